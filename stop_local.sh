@@ -5,4 +5,6 @@
 set -euo pipefail
 
 root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-PYTHONPATH="$root" exec "${PYTHON:-python3}" -m seed_rl.launch.stop "$@"
+python="$root/.venv/bin/python"
+[[ -x "$python" ]] || python="${PYTHON:-python3}"
+PYTHONPATH="$root" exec "$python" -m seed_rl.launch.stop "$@"

@@ -170,7 +170,11 @@ is_local_training() { grep -qs '"phase": "training"' "$work/runs/local/progress.
 wait_for 300 "training of run_local.sh" is_local_training
 sleep 3
 kill -TERM "$local_run"
-wait "$local_run" || { cat "$work/local.log"; wrong "run_local.sh --docker ended with $?"; }
+wait "$local_run" || {
+  code=$?
+  cat "$work/local.log"
+  wrong "run_local.sh --docker ended with $code"
+}
 grep -q '"phase": "stopped"' "$work/runs/local/progress.json" || wrong "run_local.sh saved nothing"
 strangers="$(find "$work/runs/local" ! -user "$(id -u)")"
 [[ -z "$strangers" ]] || wrong "files that are not the caller's: $strangers"

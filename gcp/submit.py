@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import os
@@ -22,6 +21,7 @@ sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installi
 from gcp import command_line, flags, gcloud, job, machines, prices  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
 from gcp.machines import Shape  # noqa: E402
+from seed_rl.cluster.flag_files import with_flag_files  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
 from seed_rl.launch import arguments as run_arguments  # noqa: E402
 
@@ -129,7 +129,7 @@ def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments
     for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
         if value is not None:
             positional[place:] = [str(value), *positional[place + 1 :]]
-    known = flags.last_of_each(flags.with_flag_files([a for a in rest if a.startswith("--")]))
+    known = flags.last_of_each(with_flag_files([a for a in rest if a.startswith("--")]))
     logdirs = [f.partition("=")[2] for f in known if flags.is_logdir(f)]
     others = [f for f in known if not flags.is_logdir(f)]
     return _Arguments(positional, others, logdirs[-1] if logdirs else None)
@@ -364,20 +364,33 @@ def submit(request: Request) -> str:
     place = f"--project={request.project} --region={request.region}"
     _check_free(request, kind, place)
     if request.plan.spot == "actors":
-        with contextlib.suppress(UserError):  # There is none unless the run is resumed.
+        try:
             gcloud.run(["storage", "rm", job.address_object(request.plan)], names)
+        except UserError as error:
+            # There is none unless the run is resumed. One that stays could end all actors.
+            if "matched no objects" not in str(error):
+                raise
     print(price(request), flush=True)
-    for arguments, spec in commands(request):
+    listing, cancelling = f"gcloud ai {kind} list {place}", f"gcloud ai {kind} cancel JOB {place}"
+    for number, (arguments, spec) in enumerate(commands(request)):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "job.yaml"
             path.write_text(job.to_yaml(spec), "utf-8")
-            print(gcloud.run([*arguments, f"--config={path}"], names), end="")
+            try:
+                print(gcloud.run([*arguments, f"--config={path}"], names), end="")
+            except UserError as error:
+                if not number:
+                    raise
+                raise UserError(
+                    f"{error} The run's first job has been submitted, and costs. End it: {listing}"
+                    f" shows its name, {cancelling}"
+                ) from error
     return (
         f"Submitted {request.plan.name}.\n"
-        f"  jobs:    gcloud ai {kind} list {place}\n"
+        f"  jobs:    {listing}\n"
         f"  logs:    gcloud ai {kind} stream-logs JOB {place}\n"
         f"  curves:  tensorboard --logdir={_seen(request.plan)}\n"
-        f"  end it:  gcloud ai {kind} cancel JOB {place}"
+        f"  end it:  {cancelling}"
     )
 
 

@@ -43,24 +43,6 @@ storage="" storage_class="" insecure=false dry_run=false learners=1
 positional=() flags=()
 gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=() tensorboard_image=""
 
-# A flag, or those of a flag file: the images need not have the file.
-add_flag() { # FLAG
-  local path="${1#--flagfile=}" line outer="${files:-:}" files
-  if [[ "$1" != --flagfile=* ]]; then
-    flags+=("$1")
-    return
-  fi
-  [[ -e "$path" ]] || path="$root/$path"
-  [[ -r "$path" && ! -d "$path" ]] || fail "$1: there is no such file that can be read."
-  path="$(realpath "$path")"
-  [[ "$outer" != *":$path:"* ]] ||
-    fail "$1: the file includes itself, perhaps through another: remove that line."
-  files="$outer$path:" # Seen by the calls below, for the files that are being read.
-  while read -r line || [[ -n "$line" ]]; do
-    [[ "$line" != -* ]] || add_flag "$line"
-  done < "$path"
-}
-
 for argument in "$@"; do
   value="${argument#*=}"
   case "$argument" in
@@ -75,14 +57,14 @@ for argument in "$@"; do
     --namespace=*) namespace="$value" ;;
     --with=*) with="$value" ;;
     --gpus=*) gpus="$value" ;;
-    --tpu=*:*) add_flag "$argument" ;; # The program's: an address.
+    --tpu=*:*) flags+=("$argument") ;; # The program's: an address.
     --tpu=*/*) tpu="$value" ;;
     --cpus=*) cpus="$value" ;;
     --memory=*) memory="$value" ;;
     --actor_cpus=*) actor_cpus="$value" ;;
     --actor_memory=*) actor_memory="$value" ;;
     --selector=*) selectors+=("$value") ;;
-    --engine=*) engine="$value" ;;
+    --engine=jobset | --engine=plain) engine="$value" ;; # Others are football's.
     --queue=*) queue="$value" ;;
     --storage=*) storage="$value" ;;
     --storage_class=*) storage_class="$value" ;;
@@ -90,7 +72,8 @@ for argument in "$@"; do
     --learners=*) learners="$value" ;;
     --dry_run) dry_run=true ;;
     --logdir=* | --job-dir=*) fail "$argument: the run is on a volume; name it with --run=NAME." ;;
-    --*) add_flag "$argument" ;;
+    --tensorboard_port=*) fail "$argument is for ./run_local.sh alone: leave it out here." ;;
+    --*) flags+=("$argument") ;;
     *) positional+=("$argument") ;;
   esac
 done
@@ -128,13 +111,18 @@ fi
 python="${PYTHON:-$root/.venv/bin/python}"
 [[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
+modules="$root${PYTHONPATH:+:$PYTHONPATH}"
+# The images need not have the flag files.
+answer="$(PYTHONPATH="$modules" "$python" -m seed_rl.cluster.flag_files "${flags[@]}" 2>&1)" ||
+  fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
+mapfile -t flags < <(printf '%s' "${answer:+$answer$'\n'}")
 several=() # What the program is told of them.
 if [[ "$learners" != 1 ]]; then
   [[ "$engine" == jobset ]] || fail "--learners=$learners needs --engine=jobset."
   several=("--learners=$learners")
   ! $insecure || several+=(--insecure)
 fi
-answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_EVALUATORS=0 \
+answer="$(PYTHONPATH="$modules" SEED_RL_EVALUATORS=0 \
   "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" "${several[@]}" 2>&1)" ||
   fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
 [[ -z "$answer" ]] || printf '%s\n' "$answer" >&2
@@ -158,7 +146,6 @@ fi
 # The learner's has TensorBoard, too, but is large.
 [[ -n "$tensorboard_image" || -z "${SEED_RL_REGISTRY:-}" ]] || tensorboard_image="$(tensorboard_image)"
 tensorboard_image="${tensorboard_image:-$learner_image}"
-[[ "$engine" == jobset || "$engine" == plain ]] || fail "--engine is jobset or plain, not $engine."
 [[ -z "$queue" || "$engine" == jobset ]] || fail "--queue needs --engine=jobset."
 run="${run:-${positional[0]}-${positional[1]}}"
 [[ "$run" =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || fail "--run=$run: use letters, digits, . _ and -"

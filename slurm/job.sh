@@ -32,7 +32,8 @@ stopped=75
 
 say() { printf '%s slurm job %s on %s: %s\n' "$(date +%T)" "$SLURM_JOB_ID" "$(hostname)" "$*" >&2; }
 
-unset NODES # Jobs inherit the submitting shell's variables, of which one may have this name.
+# Jobs inherit the submitting shell's variables, which may be of another run.
+unset NODES SEED_RL_INDEX SEED_RL_INDEX_DIR SEED_RL_ADDRESS SEED_RL_BIND SEED_RL_PROXY SEED_RL_START
 while [[ "$1" != -- ]]; do
   export "${1?}"
   shift
@@ -42,15 +43,17 @@ user="$(id -un)"
 me="${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
 me="${me:-$SLURM_JOB_ID}"
 
-# Runs the process of the run that this job is for; returns its exit code.
+# Runs the process of the run that this job is for; returns its exit code. A learner leaves a mark.
 program() {
-  local step=(srun --export=ALL --ntasks=1
+  local mark=() step=(srun --export=ALL --ntasks=1
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"})
+  # shellcheck disable=SC2016 # The shell inside expands it.
+  [[ "$SEED_RL_ROLE" != learner ]] || mark=(sh -c 'touch "$0" && exec "$@"' "$LOGDIR/slurm/ran")
   if [[ "$SEED_RL_ROLE" == learner && -n "${NODES:-}" ]]; then
     step=("$PYTHON" -m seed_rl.cluster.together "$NODES" "${step[@]}" --nodes=1 --relative='{}'
       --open-mode=append --output="$LOGDIR/slurm/learner-{}.log" --)
   fi
-  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "${step[@]}" \
+  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "${step[@]}" "${mark[@]}" \
     "$PYTHON" -m seed_rl.cluster "$@" "--stopped_exit_code=$stopped"
 }
 
@@ -63,7 +66,7 @@ proxy() {
   (
     trap 'kill $! 2> /dev/null; exit' TERM
     while :; do
-      SEED_RL_ROLE=proxy PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
+      SEED_RL_ROLE=proxy TMPDIR="$directory" PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
         "$PYTHON" -m seed_rl.cluster "$@" &
       wait $!
       say "the proxy has ended; starting it again"
@@ -91,9 +94,9 @@ requeue() {
 report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9.]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
 
 # Whether the learner failed for a reason that may pass.
-worth_a_retry() {  # EXIT_CODE, the start that progress.json showed before
+worth_a_retry() {  # EXIT_CODE
   case "$1" in
-    1) [[ "$(report started)" == "$2" ]] ;; # It never ran: srun did not reach Slurm's controller.
+    1) [[ ! -e "$LOGDIR/slurm/ran" ]] ;; # It never ran: srun did not reach Slurm's controller.
     # Its options were good before. Slurm may have lost a node on which the old learner still runs.
     2) [[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]] ;;
     *) false ;;
@@ -108,7 +111,7 @@ cancel_actors() {
 }
 
 learner() {
-  local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
+  local code frames tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
     proxy "$@"
   elif [[ -z "${NODES:-}" ]]; then # Several need the user's own --insecure.
@@ -116,10 +119,10 @@ learner() {
   fi
   frames="$(report frames)"
   while :; do
-    started="$(report started)"
+    rm -f "$LOGDIR/slurm/ran"
     program "$@"
     code=$?
-    if ((++tries == most_tries)) || ! worth_a_retry "$code" "$started"; then break; fi
+    if ((++tries == most_tries)) || ! worth_a_retry "$code"; then break; fi
     say "trying again in $retry_s s"
     sleep "$retry_s"
   done

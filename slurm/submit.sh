@@ -72,7 +72,8 @@ extra="$1"
 
 # The program checks its flags, and names the run's directory.
 check() {
-  PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_ROLE=learner \
+  env -u SEED_RL_ADDRESS_FILE -u SEED_RL_BIND -u SEED_RL_PROXY -u SEED_RL_START \
+    PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_ROLE=learner \
     SEED_RL_INDEX=0 SEED_RL_ADDRESS='localhost:{}1' \
     SEED_RL_SECRETS="$secrets" SEED_RL_EVALUATORS="$evaluators" \
     "$python" -m seed_rl.cluster "$@" --only_check_args

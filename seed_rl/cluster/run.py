@@ -215,6 +215,15 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
             "--restart=fresh cannot be set here, as each restart of the learner would start over: "
             "choose another --logdir, or move the old one aside."
         )
+    local_only = {
+        "--seeds": options.seeds,
+        "--expose": options.expose,
+        "--remote_actors": options.remote_actors,
+        "--tensorboard=false": not options.tensorboard,
+    }
+    for flag, given in local_only.items():
+        if given:
+            raise UserError(f"{flag} is for ./run_local.sh alone: leave it out here.")
     if evaluators and any(f.lstrip("-").startswith("num_eval_envs=") for f in options.flags):
         raise UserError(
             "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS: it is "

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 
 from seed_rl.cluster import say
 from seed_rl.cluster.run import stopped_code
+from seed_rl.common.errors import LostLearnerError
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import describe_exit
 from seed_rl.launch.restarts import FOLLOW_S, CrashRecord, RestartPolicy, is_final, to_blame
@@ -65,11 +66,11 @@ class Together:
         previous = {number: signal.signal(number, self._stop) for number in SIGNALS}
         try:
             while True:
-                began = self._clock()
-                learner, code = self._run_once()
+                learner, code, lived_s = self._run_once()
                 if is_final(code) or code == self._stopped_code or self._stopping:
                     return code
-                record.crashed(self._clock() - began)
+                # To wait for others is not health.
+                record.crashed(0.0 if code == LostLearnerError.exit_code else lived_s)
                 if record.given_up:
                     say(f"learner {learner} {describe_exit(code)}; giving up")
                     return code
@@ -84,11 +85,13 @@ class Together:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _run_once(self) -> tuple[int, int]:
-        """Runs all learners to their end; returns which one is to blame, and its exit code."""
+    def _run_once(self) -> tuple[int, int, float]:
+        """Runs all to their end; returns which is to blame, its exit code and its lifetime in s."""
         name = uuid.uuid4().hex
+        began = self._clock()
         running: dict[int, subprocess.Popen[bytes]] = {}
         ended: dict[int, int] = {}
+        lived_s: dict[int, float] = {}
         deadline = float("inf")
         try:
             for index in range(self._learners):
@@ -98,6 +101,7 @@ class Together:
                     if (code := running[index].poll()) is not None:
                         del running[index]
                         ended[index] = code if code >= 0 else 128 - code
+                        lived_s[index] = self._clock() - began
                 failed = any(code not in (0, self._stopped_code) for code in ended.values())
                 if failed and deadline == float("inf"):
                     deadline = self._clock() + FOLLOW_S
@@ -110,7 +114,7 @@ class Together:
                 process.kill()
         indices = list(ended)
         learner = indices[to_blame(list(ended.values()))]
-        return learner, ended[learner]
+        return learner, ended[learner], lived_s[learner]
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds

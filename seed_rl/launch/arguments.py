@@ -361,7 +361,8 @@ def _help(arguments: Sequence[str]) -> str:
         return usage()
     if not positional[-1].isdigit():
         positional.append("1")  # Any number of actors: their program is asked.
-    return usage() + program_options(parse([*positional, *flags]))
+    of_program = [flag for flag in flags if flag[2:].partition("=")[0] not in _OWN_WITH_VALUE]
+    return usage() + program_options(parse([*positional, *of_program]))
 
 
 def main(arguments: Sequence[str]) -> int:

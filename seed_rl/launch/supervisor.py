@@ -189,6 +189,9 @@ class Supervisor:
             for task in range(self._config.actors)
         ]
         self._proxy: Process | None = None
+        self._proxy_served = False
+        self._proxy_crashes = CrashRecord(self._config.restarts)
+        self._proxy_start: float | None = None  # When to restart it.
         if self._proxy_in:
             proxy = self._proxy_in(scratch)
             self._proxy = Process("proxy", proxy.command(), logs / "proxy.log", proxy.environment())
@@ -295,11 +298,21 @@ class Supervisor:
         """Restarts it; actors on other machines wait. Fails the run if it never served."""
         if self._proxy is None or (code := self._proxy.poll()) is None:
             return
-        self._guardian.forget(self._proxy.pid)
-        if self._proxy.lifetime_s < _PROXY_SERVES_S:
-            raise Failure(self._proxy.last_words(code), UserError.exit_code)
-        self._panel.say(f"the proxy {describe_exit(code)}; restarting it ({self._proxy.log})")
-        self._start(self._proxy)
+        if self._proxy_start is None:
+            self._guardian.forget(self._proxy.pid)
+            self._proxy_served |= self._proxy.lifetime_s >= _PROXY_SERVES_S
+            if not self._proxy_served:
+                raise Failure(self._proxy.last_words(code), UserError.exit_code)
+            self._proxy_crashes.crashed(self._proxy.lifetime_s)
+            pause_s = self._proxy_crashes.pause_s
+            self._proxy_start = time.monotonic() + pause_s
+            self._panel.say(
+                f"the proxy {describe_exit(code)}; restarting it in {pause_s:g} s "
+                f"({self._proxy.log})"
+            )
+        elif time.monotonic() >= self._proxy_start:
+            self._proxy_start = None
+            self._start(self._proxy)
 
     def _show(self, doing: str | None = None) -> None:
         report = self._state.progress()

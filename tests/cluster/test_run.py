@@ -198,6 +198,9 @@ def test_tensorboard():
     [
         ("--server_address=x:1", "set SEED_RL_ADDRESS, for all processes"),
         ("--restart=fresh", "--restart=fresh cannot be set here"),
+        ("--seeds=3", "--seeds is for ./run_local.sh alone"),
+        ("--expose", "--expose is for ./run_local.sh alone"),
+        ("--tensorboard=false", "--tensorboard=false is for ./run_local.sh alone"),
         ("--num_eval_envs=3", "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS"),
         ("--logdir=", "--logdir needs a value"),
         ("--task=3", "--task cannot be set here"),

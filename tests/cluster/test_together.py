@@ -133,14 +133,29 @@ def test_a_hung_learner_is_ended(monkeypatch):
     assert Hung.ends[-1] == f"kill at {FOLLOW_S + 10:.0f}"
 
 
-def test_learners_that_cannot_start_are_given_up():
+class Lives(subprocess.Popen):
+    """A process that ends with a code after some time of the clock, or when it is told to."""
+
+    def __init__(self, clock, lifetime_s, code):
+        super().__init__(["sh", "-c", f"exit {code}"])
+        self.wait()
+        self.clock, self.end_s = clock, clock.now + lifetime_s
+
+    def poll(self):
+        return super().poll() if self.clock.now >= self.end_s else None
+
+    def terminate(self):
+        self.end_s = self.clock.now
+
+
+@pytest.mark.parametrize(("lifetime_s", "code"), [(0, 1), (45, 1), (300, 6)])
+def test_learners_that_keep_failing_are_given_up(lifetime_s, code):
+    """Also where the others take long to notice, or the failure is that one waits for another."""
     clock, started = Clock(), []
 
     def start(index, name):
         started.append(name)
-        failed = subprocess.Popen(["sh", "-c", "exit 1"])
-        failed.wait()
-        return failed
+        return Lives(clock, 1e9 if index else lifetime_s, code)
 
-    assert Together(start, 3, 75, clock, clock.sleep).run() == 1
+    assert Together(start, 3, 75, clock, clock.sleep).run() == code
     assert len(started) == 3 * RestartPolicy().most_failures

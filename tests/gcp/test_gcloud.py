@@ -11,7 +11,7 @@ import pytest
 
 from gcp import gcloud, job
 from tests import helpers
-from tests.gcp.scenarios import MACHINES, REVIEWED, parse, run
+from tests.gcp.scenarios import MACHINES, NETWORK, REVIEWED, parse, run
 
 # The first two texts are what version 528.0.0 wrote; the others, which need an account, follow
 # issues and documentation in public.
@@ -135,6 +135,28 @@ def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
     ]
     assert "tensorboard --logdir=gs://my-runs/runs/atari-r2d2-Pong" in done.stdout
     assert done.stdout.startswith("Price: about $6.")
+
+
+def test_actors_that_are_refused_leave_no_learner_behind_unseen(tmp_path: pathlib.Path) -> None:
+    """Guards money: the learner's job runs, and costs, until it is cancelled."""
+    fake = tmp_path / "gcloud"
+
+    def submit(rm: str) -> str:
+        fake.write_text(
+            f'#!/bin/sh\ncase "$*" in *"storage rm"*) echo "ERROR: (gcloud.storage.rm) {rm}" >&2\n'
+            "exit 1 ;; *create*-actors*) echo 'ERROR: RESOURCE_EXHAUSTED' >&2; exit 1 ;; "
+            "*create*) echo created ;; *' list --project'*) ;; *) echo me ;; esac\n"
+        )
+        fake.chmod(0o755)
+        done = run("train_atari.sh", "--spot=actors", NETWORK, path=f"{tmp_path}:/usr/bin:/bin")
+        assert done.returncode == 2
+        return done.stdout + done.stderr
+
+    answer = submit("The following URLs matched no objects or files:")
+    assert "created" in answer and "quota" in answer
+    assert "first job has been submitted" in answer and "cancel JOB --project" in answer
+    answer = submit("HTTPError 403: you cannot delete this")
+    assert "created" not in answer and "403" in answer
 
 
 def test_a_run_whose_job_has_not_ended_is_not_submitted_again(tmp_path: pathlib.Path) -> None:

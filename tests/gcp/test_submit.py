@@ -174,6 +174,13 @@ def test_later_values_win_and_flag_files_are_spelled_out() -> None:
     assert plan.logdir == "gs://my-runs/runs/atari-r2d2-Breakout"
 
 
+def test_a_run_is_named_by_its_environment() -> None:
+    """Guards two runs in one directory, by each way to name an environment."""
+    for flag in ("--game=Pong", "--env_name=Pong", "--env=Pong"):
+        plan = parse("gym", "vtrace", "4", *MACHINES, flag).plan
+        assert plan.logdir == "gs://my-runs/runs/gym-vtrace-Pong"
+
+
 def test_actors_of_a_program_without_an_agent(tmp_path: pathlib.Path) -> None:
     program = tmp_path / "mine.py"
     program.touch()
@@ -281,18 +288,6 @@ def test_a_python_that_is_not_there() -> None:
     done = run("train_atari.sh", "--dry_run", PYTHON="/nowhere/python")
     assert done.returncode == 2
     assert done.stderr == "error: PYTHON=/nowhere/python: No such file or directory.\n"
-
-
-def test_a_flag_file_that_names_itself(tmp_path: pathlib.Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.write_text(f"--flagfile={second}\n--seed=1\n")
-    second.write_text("--seed=2\n")
-    task = ("gym", "vtrace", "4", *MACHINES)
-    twice = parse(*task, f"--flagfile={first}", f"--flagfile={second}").plan
-    assert "--seed=2" in twice.arguments  # Twice is not in a circle.
-    second.write_text(f"--flagfile={first}\n")
-    with pytest.raises(UserError, match=f"--flagfile={first}: the file includes itself"):
-        parse(*task, f"--flagfile={first}")
 
 
 def test_gin_files_of_scenarios_exist_in_the_image() -> None:

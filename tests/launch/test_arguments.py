@@ -252,7 +252,9 @@ def test_the_script(repository, arguments, code):
     assert len(result.stderr.splitlines()) <= 2
 
 
-@pytest.mark.parametrize("line", ["gym r2d2 --help", "--help gym r2d2 2 4 --gamma=0.9"])
+@pytest.mark.parametrize(
+    "line", ["gym r2d2 --learners=2 --insecure --help", "--help gym r2d2 2 4 --gamma=0.9"]
+)
 def test_help_of_an_agent_lists_its_options(repository, line):
     result = run(repository / "run_local.sh", *line.split(), code=0)
     for words in ("usage: ./run_local.sh GAME", "--restart=fresh", "--env_name", "--trace_lambda"):

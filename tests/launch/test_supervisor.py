@@ -15,6 +15,7 @@ import pytest
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.launch import supervisor
 from seed_rl.launch.process import Process
+from seed_rl.launch.restarts import RestartPolicy
 from tests import helpers
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.run_helpers import going, is_alive, is_locked, pids
@@ -57,6 +58,35 @@ def test_a_signal_ends_the_start(tmp_path, monkeypatch):
     run = supervisor.Supervisor(config, lambda *_: ["true"], lambda *_: ["true"], None, panel)
     assert run.run() == 0
     assert started == ["learner", "actor 0", "actor 1"]
+
+
+def test_a_proxy_that_has_served_is_restarted_until_it_serves_again(tmp_path, monkeypatch):
+    """Guards long runs from a half-replaced certificate; a proxy that never served ends the run."""
+    monkeypatch.setattr(supervisor, "_PROXY_SERVES_S", 0.5)
+    monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
+    counter = tmp_path / "starts"
+    script = (
+        f'echo >> {counter}; [ "$(wc -l < {counter})" -gt 1 ] || sleep 0.6; echo broken; exit 1'
+    )
+    proxy = mock.MagicMock(**{"command.return_value": ["sh", "-c", script]})
+    proxy.environment.return_value = {}
+    restarts = RestartPolicy(first_pause_s=0.01, longest_pause_s=0.01)
+    config = supervisor.SupervisorConfig(tmp_path / "run", actors=0, restarts=restarts, poll_s=0.01)
+    learner = f"until [ $(wc -l < {counter}) -gt 3 ]; do sleep 0.1; done"
+
+    def run():
+        panel = mock.MagicMock()
+        made = supervisor.Supervisor(
+            config, lambda *_: ["sh", "-c", learner], lambda *_: [], None, panel, lambda _: proxy
+        )
+        return made.run(), [str(call) for call in panel.say.call_args_list]
+
+    counter.touch()
+    code, said = run()
+    assert code == 0 and sum("restarting it in 0.01 s" in line for line in said) >= 3, said
+    counter.write_text("\n")
+    code, said = run()
+    assert code == 2 and any("broken" in line for line in said)
 
 
 def test_a_second_start_goes_on_and_fresh_moves_aside(start, tmp_path):

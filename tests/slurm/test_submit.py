@@ -177,16 +177,39 @@ def test_a_logdir_that_a_learner_without_a_job_holds(submit, tmp_path, with_slur
     assert submit(*TASK, PATH=with_slurm).returncode == 0
 
 
-def test_a_variable_of_the_users_does_not_start_several_learners(repository, tmp_path):
-    """Guards shells in which NODES means something else: jobs inherit it."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name, body in {"srun": 'printf "%s\\n" "$@"', "scancel": ":"}.items():
-        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / name).chmod(0o755)
-    settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
-    settings |= {"ROOT": repository, "PYTHON": sys.executable, "LOGDIR": tmp_path}
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "NODES": "4", "SLURM_JOB_ID": "1"}
-    command = [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items())]
-    done = helpers.run(*command, "--", *TASK, code=0, env=environment)
+@pytest.fixture
+def learner_job(repository, tmp_path):
+    """Runs a learner's job with a program as its Python, and an srun of one's own."""
+
+    def run(python, srun, code, **environment):
+        tools = tmp_path / "tools"
+        tools.mkdir(exist_ok=True)
+        (tmp_path / "slurm").mkdir(exist_ok=True)
+        for name, body in {"srun": srun, "scancel": ":", "sleep": ":", "python": python}.items():
+            (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+            (tools / name).chmod(0o755)
+        settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
+        settings |= {"ROOT": repository, "PYTHON": tools / "python", "LOGDIR": tmp_path}
+        environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}
+        command = [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items())]
+        return helpers.run(*command, "--", *TASK, code=code, env=environment)
+
+    return run
+
+
+def test_variables_of_the_users_shell_do_not_reach_the_job(learner_job):
+    """Guards shells in which NODES means something else, or another run was started by hand."""
+    others = {f"SEED_RL_{name}": "4" for name in ("INDEX", "ADDRESS", "PROXY", "START", "BIND")}
+    done = learner_job(":", 'printf "%s\\n" "$@"; env', 0, NODES="4", **others)
     assert "seed_rl.cluster" in done.stdout.split() and "--insecure" in done.stdout.split()
+    assert not [name for name in others if f"{name}=" in done.stdout]
+
+
+def test_only_a_learner_that_did_not_run_is_tried_again(learner_job):
+    """Guards minutes of retries after an import that fails, of which none can help."""
+    runs_it = 'until [ "$1" = sh ]; do shift; done; exec "$@"'
+    done = learner_job("echo ImportError; exit 1", runs_it, 1)
+    assert done.stdout.count("ImportError") == 1 and "trying again" not in done.stderr
+    done = learner_job(":", "echo no controller; exit 1", 1)
+    assert done.stdout.count("no controller") == 10
+    assert done.stderr.count("trying again") == 9

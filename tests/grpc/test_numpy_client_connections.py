@@ -10,10 +10,11 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.native import native_library
-from seed_rl.grpc import call_stream, wire
+from seed_rl.grpc import call_stream, ops, wire
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
@@ -31,6 +32,18 @@ def test_a_closing_server_is_a_lost_connection(socket_address):
     with Scripted(socket_address, script), Client(socket_address) as client:
         with pytest.raises(ConnectionLost, match="server closed"):
             client.foo(1)
+
+
+@pytest.mark.parametrize("client", [Client, ops.Client])
+@pytest.mark.parametrize(
+    "answer", [b"?" * 40, b"?", wire.encode_error(2**64 - 1, StatusCode.INVALID_ARGUMENT, "what?")]
+)
+def test_an_answer_to_no_call_ends_the_connection(socket_address, client, answer):
+    """Guards actors from waiting for ever: their calls have no deadline."""
+    with Scripted(socket_address, lambda *_: [answer]):
+        connected = client(socket_address)
+        with pytest.raises((ConnectionLost, tf.errors.InternalError)):
+            connected.foo(1)
 
 
 def test_timeout_leaves_the_client_usable(socket_address):

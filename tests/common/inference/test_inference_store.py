@@ -278,6 +278,22 @@ def test_dequeue_feeds_a_dataset_that_can_be_dropped():
     del iterator
 
 
+def test_a_cancelled_request_lets_a_smaller_one_behind_it_through():
+    store = make_store(num_envs=1, unroll_length=1)
+    counts = tf.data.Dataset.from_tensor_slices([1, 3])
+    iterator = iter(counts.map(lambda count: store.dequeue(count).env_ids).prefetch(1))
+    for value in range(2):
+        step(store, [0], [1], value)
+    next(iterator)  # The next request is for three.
+    time.sleep(0.2)
+    smaller = Background(store.dequeue, 1)
+    for value in range(2, 4):
+        step(store, [0], [1], value)
+    time.sleep(0.2)
+    del iterator
+    assert smaller.result().env_ids.shape == [1]
+
+
 def test_wrong_row_shape_is_an_error():
     store = make_store()
     ids, runs = tf.constant([0]), tf.constant([1], tf.int64)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -18,6 +19,9 @@ constexpr size_t kMaxEpisodes = 1 << 16;
 
 // `LARGEST` of common/types.py.
 constexpr float kLargest = 1e9f;
+
+// A run of the network that takes longer has failed: its `End` does not come.
+constexpr std::chrono::minutes kLongestRun(5);
 
 // Makes the statistics of an episode NaN if a reward is not finite, or too large.
 float Bounded(float reward) {
@@ -192,27 +196,32 @@ UnrollPtr InferenceStore::NewUnroll(int32_t env_id, UnrollPtr spare) const {
 void InferenceStore::AddStep(NewStep* step, const Rows& steps) const {
   Environment* const env = step->env;
   const int32_t position = env->num_steps;
-  if (!env->unroll) env->unroll = NewUnroll(env->episode.env_id, std::move(step->spare));
-  if (env->steps_lived++ % options_.unroll_length == 0) env->first_states.push_back(env->state);
+  const bool completes = position + 1 == options_.steps_per_unroll();
+  const bool begins_window = env->steps_lived % options_.unroll_length == 0;
+  // Memory first: without it the call fails, and must have changed nothing.
+  UnrollPtr fresh;
+  if (!env->unroll || completes) fresh = NewUnroll(env->episode.env_id, std::move(step->spare));
+  if (begins_window) env->first_states.push_back(env->state);
+  if (!env->unroll) env->unroll = std::move(fresh);
+  ++env->steps_lived;
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
     std::memcpy(env->unroll->steps[f].data() + position * bytes, steps[f] + step->row * bytes,
                 bytes);
   }
   ++env->num_steps;
-  if (env->num_steps < options_.steps_per_unroll()) return;
+  if (!completes) return;
 
   const int32_t shared = options_.num_overlapping_steps + 1;
-  UnrollPtr next = NewUnroll(env->episode.env_id, std::move(step->spare));
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
     const uint8_t* from = env->unroll->steps[f].data() + options_.unroll_length * bytes;
-    std::memcpy(next->steps[f].data(), from, shared * bytes);
+    std::memcpy(fresh->steps[f].data(), from, shared * bytes);
   }
   env->unroll->state = std::move(env->first_states.front());
   env->first_states.pop_front();
   env->num_steps = shared;
-  step->completed = std::exchange(env->unroll, std::move(next));
+  step->completed = std::exchange(env->unroll, std::move(fresh));
 }
 
 void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
@@ -234,10 +243,15 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
     news.push_back({&env, i, is_training ? TakeSpareFor(env) : nullptr, nullptr});
   }
   lock.unlock();
-  for (NewStep& step : news) {
-    if (env_ids[step.row] < options_.num_training_envs) AddStep(&step, steps);
-    CopyFrom(actions, step.row, &step.env->prev_action);
-    CopyFrom(states, step.row, &step.env->state);
+  std::exception_ptr failed;
+  try {
+    for (NewStep& step : news) {
+      if (env_ids[step.row] < options_.num_training_envs) AddStep(&step, steps);
+      CopyFrom(actions, step.row, &step.env->prev_action);
+      CopyFrom(states, step.row, &step.env->state);
+    }
+  } catch (...) {
+    failed = std::current_exception();  // Out of memory. Later calls must not wait for this one.
   }
   lock.lock();
   for (NewStep& step : news) {
@@ -250,6 +264,7 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
   lock.unlock();
   released_.notify_all();
   for (const auto& callback : callbacks) callback();
+  if (failed) std::rethrow_exception(failed);
 }
 
 // Callbacks whose wait is over, to call without the lock.
@@ -364,6 +379,7 @@ int64_t InferenceStore::Dequeue(size_t count, UnrollsReady ready) {
 
 void InferenceStore::CancelDequeue(int64_t token) {
   UnrollsReady ready;
+  std::vector<std::function<void()>> callbacks;
   {
     std::lock_guard<std::mutex> lock(mu_);
     auto found = std::find_if(dequeue_waiters_.begin(), dequeue_waiters_.end(),
@@ -371,8 +387,10 @@ void InferenceStore::CancelDequeue(int64_t token) {
     if (found == dequeue_waiters_.end()) return;
     ready = std::move(found->ready);
     dequeue_waiters_.erase(found);
+    callbacks = TakeReadyCallbacks();  // The next request may be smaller.
   }
   ready({});
+  for (auto& callback : callbacks) callback();
 }
 
 void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) {
@@ -413,11 +431,15 @@ std::vector<float> InferenceStore::Silence() const {
   std::vector<float> silence(envs_.size(), std::numeric_limits<float>::quiet_NaN());
   std::lock_guard<std::mutex> lock(mu_);
   const Clock::time_point now = training_turn_ ? training_turn_start_ : Clock::now();
-  const bool waiting = !capacity_waiters_.empty() ||
-                       std::any_of(envs_.begin(), envs_.end(), [this](const Environment& env) {
-                         return env.begun && env.last_call == newest_call_;
-                       });
-  const Clock::time_point end = waiting ? newest_call_ : std::max(now, newest_call_);
+  const bool infers = std::any_of(envs_.begin(), envs_.end(), [this](const Environment& env) {
+    return env.begun && env.last_call == newest_call_;
+  });
+  Clock::time_point end = std::max(now, newest_call_);
+  if (!capacity_waiters_.empty()) {
+    end = newest_call_;
+  } else if (infers) {
+    end = std::max(newest_call_, now - kLongestRun);
+  }
   for (size_t i = 0; i < envs_.size(); ++i) {
     if (!envs_[i].alive) continue;
     silence[i] = std::chrono::duration<float>(end - envs_[i].last_call).count();

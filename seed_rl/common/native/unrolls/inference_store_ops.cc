@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "seed_rl/common/native/unrolls/inference_store.h"
 #include "seed_rl/common/native/unrolls/store_resource.h"
+#include "seed_rl/grpc/native/ops/early_cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace seed_rl {
@@ -216,10 +216,10 @@ class DequeueOp : public tf::AsyncOpKernel {
     InferenceStore& store = (*keep)->store;
     auto* manager = ctx->cancellation_manager();
     const auto token = manager ? manager->get_cancellation_token() : 0;
-    auto request = std::make_shared<Request>();
+    auto request = std::make_shared<EarlyCancellation>(
+        [keep](int64_t id) { (*keep)->store.CancelDequeue(id); });
     if (manager) {
-      const bool live =
-          manager->RegisterCallback(token, [keep, request] { request->Cancel(&(*keep)->store); });
+      const bool live = manager->RegisterCallback(token, [request] { request->Cancel(); });
       OP_REQUIRES_ASYNC(ctx, live, absl::CancelledError("Dequeue was cancelled."), done);
     }
     auto ready = [ctx, done, keep, manager, token](std::vector<UnrollPtr> unrolls) {
@@ -236,38 +236,10 @@ class DequeueOp : public tf::AsyncOpKernel {
         done();
       });
     };
-    request->Sent(&store, store.Dequeue(count.scalar<int32_t>()(), std::move(ready)));
+    request->Sent(store.Dequeue(count.scalar<int32_t>()(), std::move(ready)));
   }
 
  private:
-  // Pairs a request's token with a cancellation that may arrive before the token is known.
-  class Request {
-   public:
-    void Sent(InferenceStore* store, int64_t token) {
-      bool cancelled;
-      {
-        std::lock_guard<std::mutex> lock(mu_);
-        token_ = token;
-        cancelled = cancelled_;
-      }
-      if (cancelled) store->CancelDequeue(token);
-    }
-    void Cancel(InferenceStore* store) {
-      int64_t token;
-      {
-        std::lock_guard<std::mutex> lock(mu_);
-        cancelled_ = true;
-        token = token_;
-      }
-      if (token >= 0) store->CancelDequeue(token);
-    }
-
-   private:
-    std::mutex mu_;
-    int64_t token_ = -1;      // Guarded by mu_.
-    bool cancelled_ = false;  // Guarded by mu_.
-  };
-
   static absl::Status Assemble(tf::OpKernelContext* ctx, StoreResource* resource,
                                const std::vector<UnrollPtr>& unrolls) {
     const int64_t count = static_cast<int64_t>(unrolls.size());

@@ -1,11 +1,11 @@
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "seed_rl/grpc/native/ops/early_cancellation.h"
 #include "seed_rl/grpc/native/ops/library.h"
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "seed_rl/grpc/native/transport/transport.h"
@@ -117,38 +117,6 @@ class ClientOp : public OpKernel {
   transport::ClientConfig config_;
 };
 
-// Connects a cancellation to its call, whichever comes first.
-class CancellableCall {
- public:
-  explicit CancellableCall(RefCountPtr<ClientResource> client) : client_(std::move(client)) {}
-
-  transport::Client* client() { return client_->client.get(); }
-
-  void Cancel() {
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      cancelled_ = true;
-      if (id_ == 0) return;
-    }
-    client()->Cancel(id_);
-  }
-
-  void SetId(uint64_t id) {
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      id_ = id;
-      if (!cancelled_) return;
-    }
-    client()->Cancel(id);
-  }
-
- private:
-  const RefCountPtr<ClientResource> client_;
-  std::mutex mu_;
-  bool cancelled_ = false;  // Guarded by mu_.
-  uint64_t id_ = 0;         // Set once. Guarded by mu_.
-};
-
 // Asynchronous: a blocking kernel would occupy a thread of TensorFlow's pool, and several clients
 // in a process all of them.
 class CallOp : public tensorflow::AsyncOpKernel {
@@ -169,7 +137,11 @@ class CallOp : public tensorflow::AsyncOpKernel {
     for (int i = 0; i < inputs.size(); ++i) {
       OP_REQUIRES_OK_ASYNC(context, ToTransport(inputs[i], &arguments[i]), done);
     }
-    auto call = std::make_shared<CancellableCall>(std::move(resource));
+    transport::Client& client = *resource->client;
+    auto call = std::make_shared<EarlyCancellation>(
+        [keep = std::make_shared<RefCountPtr<ClientResource>>(std::move(resource))](int64_t id) {
+          (*keep)->client->Cancel(id);
+        });
     tensorflow::CancellationManager* cancellation = context->cancellation_manager();
     tensorflow::CancellationToken token = 0;
     if (cancellation != nullptr) {
@@ -177,7 +149,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
       OP_REQUIRES_ASYNC(context, cancellation->RegisterCallback(token, [call] { call->Cancel(); }),
                         absl::CancelledError("The call was cancelled"), done);
     }
-    const uint64_t id = call->client()->Call(
+    const uint64_t id = client.Call(
         function_, arguments,
         [context, done, cancellation, token](const transport::Status& status,
                                              const transport::Reply* reply) {
@@ -186,7 +158,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
           context->SetStatus(status.ok() ? SetResults(context, *reply) : ToStatus(status));
           done();
         });
-    call->SetId(id);
+    call->Sent(static_cast<int64_t>(id));
   }
 
  private:

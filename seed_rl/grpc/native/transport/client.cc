@@ -302,6 +302,10 @@ void Connection::OnRead(bool ok) {
       const Code code = frame.error_code() == 0 ? Code::kUnknown : Code(frame.error_code());
       done({code, frame.message()}, nullptr);
     }
+  } else if (!status.ok() || frame.call_id() == kUnreadableCallId) {
+    // One of our calls will never be answered, and we cannot tell which.
+    FailAll({Code::kInternal, "The server sent no frame, or could not read a call"});
+    context_.TryCancel();
   }
   message_.Clear();
   stream_->Read(&message_, Tag(kRead));

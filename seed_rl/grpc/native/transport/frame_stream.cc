@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -237,7 +236,8 @@ void SeedFrameStream::OnRead(bool ok) {
   }
   uint64_t call_id;
   char header[kHeaderBytes];
-  if (!CopyStart(message_, header, kHeaderBytes)) {
+  if (!CopyStart(message_, header, kHeaderBytes) ||
+      std::memcmp(header, seed_rl::transport::kMagic, sizeof(seed_rl::transport::kMagic)) != 0) {
     Break("the server sent " + std::to_string(message_.Length()) + " bytes, which is not a frame");
     context_.TryCancel();
   } else {
@@ -246,7 +246,7 @@ void SeedFrameStream::OnRead(bool ok) {
     if (call != calls_.end()) {
       call->second.arrived = true;
       call->second.frame = std::move(message_);
-    } else if (call_id == std::numeric_limits<uint64_t>::max()) {
+    } else if (call_id == seed_rl::transport::kUnreadableCallId) {
       // One of our calls will never be answered, and we cannot tell which.
       Break("the server could not read a call");
       context_.TryCancel();

@@ -11,7 +11,6 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "The wire format is little-endian.");
 
-constexpr char kMagic[4] = {'S', 'D', 'R', '1'};
 constexpr size_t kFrameHeaderBytes = 24;
 constexpr size_t kTensorHeaderBytes = 16;
 // Smaller payloads are copied: a shared slice costs an allocation and an entry in sendmsg.

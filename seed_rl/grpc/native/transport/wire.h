@@ -13,6 +13,9 @@
 
 namespace seed_rl::transport {
 
+// The first bytes of a frame.
+constexpr char kMagic[4] = {'S', 'D', 'R', '1'};
+
 constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
 constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 

@@ -9,7 +9,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,11 +23,11 @@ using Json = nlohmann::json;
 using transport::Code;
 using transport::Status;
 
-constexpr double kAttemptSeconds = 4, kShortestAttemptSeconds = 0.1;
+constexpr double kAttemptSeconds = 3, kShortestAttemptSeconds = 0.1;
 constexpr double kFirstPauseSeconds = 0.1, kLongestPauseSeconds = 5;
 constexpr int kProtocol = 1;
-// Besides the fields of the environments' output.
-const std::set<std::string> kArguments{"env_ids", "run_ids", "raw_rewards", "successes"};
+// "" stands for the fields of the environments' output.
+const std::vector<std::string> kArguments{"env_ids", "run_ids", "", "raw_rewards", "successes"};
 
 std::chrono::duration<double> Seconds(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -202,11 +201,12 @@ void Actor::CheckLearner(const std::string& description) try {
   const Json& output = arguments.at("tuple").at(2).at("namedtuple");
   const Json fields{"reward", "done", "observation", "abandoned", "episode_step"};
   if (output.at("fields") != fields) Refuse("The learner is of another version: other arguments.");
-  for (const Json& argument : arguments.at("tuple")) {
-    if (&argument == &arguments.at("tuple").at(2)) continue;  // The fields above.
-    const std::string name = argument.value("tensor", Json::object()).value("name", "a structure");
-    if (kArguments.count(name) == 0) {
-      Refuse("The learner asks for `" + name + "`, which this actor does not know.");
+  const Json& asked = arguments.at("tuple");
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (i == 2) continue;  // The fields above.
+    const std::string name = asked[i].value("tensor", Json::object()).value("name", "a structure");
+    if (i >= kArguments.size() || name != kArguments[i]) {
+      Refuse("The learner asks for `" + name + "`, which this actor does not know there.");
     }
   }
   num_arguments_ = Leaves(arguments).size();
@@ -264,8 +264,7 @@ Status Actor::Call(uint32_t function, const std::vector<transport::Tensor>& argu
   client_->Call(
       function, arguments, [&take, answered](const Status& status, const transport::Reply* reply) {
         const bool fits = !status.ok() || take(*reply);
-        answered->set_value(fits ? status
-                                 : Status{Code::kInvalidArgument, "the reply does not fit"});
+        answered->set_value(fits ? status : Status{Code::kInternal, "the reply does not fit"});
       });
   return status.get();
 }

@@ -79,7 +79,7 @@ ActorConfig ConfigFromFlags(int argc, char** argv) {
   return config;
 }
 
-// Stops an actor at SIGTERM and SIGINT, and the process if a step does not return.
+// Stops an actor at SIGTERM and SIGINT, and the process if an environment does not return.
 class StopSignals {
  public:
   // Blocks the signals in this thread and those it starts from now on.
@@ -88,9 +88,9 @@ class StopSignals {
     sigaddset(&signals_, SIGTERM);
     sigaddset(&signals_, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    thread_ = std::thread([this] { Wait(); });
   }
   ~StopSignals() {
-    if (!thread_.joinable()) return;
     {
       std::lock_guard<std::mutex> lock(mu_);
       ended_ = true;
@@ -99,27 +99,33 @@ class StopSignals {
     pthread_kill(thread_.native_handle(), SIGTERM);
     thread_.join();
   }
+  // What to stop; it must outlive this object.
   void Stop(Actor* actor) {
-    thread_ = std::thread([this, actor] {
-      int signal = 0;
-      sigwait(&signals_, &signal);
-      std::unique_lock<std::mutex> lock(mu_);
-      if (ended_) return;
-      lock.unlock();
-      actor->Stop();
-      lock.lock();
-      if (changed_.wait_for(lock, kStopGrace, [this] { return ended_; })) return;
-      std::fprintf(stderr, "An environment does not return; exiting anyway.\n");
-      _exit(static_cast<int>(ExitCode::kDone));
-    });
+    std::lock_guard<std::mutex> lock(mu_);
+    actor_ = actor;
+    if (signalled_) actor->Stop();
   }
 
  private:
+  void Wait() {
+    int signal = 0;
+    sigwait(&signals_, &signal);
+    std::unique_lock<std::mutex> lock(mu_);
+    if (ended_) return;
+    signalled_ = true;
+    if (actor_ != nullptr) actor_->Stop();
+    if (changed_.wait_for(lock, kStopGrace, [this] { return ended_; })) return;
+    std::fprintf(stderr, "An environment does not return; exiting anyway.\n");
+    _exit(static_cast<int>(ExitCode::kDone));
+  }
+
   sigset_t signals_;
   std::thread thread_;
   std::mutex mu_;
   std::condition_variable changed_;
-  bool ended_ = false;  // The actor. Guarded by mu_.
+  Actor* actor_ = nullptr;  // Null while environments are created. Guarded by mu_.
+  bool signalled_ = false;  // Guarded by mu_.
+  bool ended_ = false;      // The actor. Guarded by mu_.
 };
 
 }  // namespace

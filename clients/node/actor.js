@@ -8,9 +8,9 @@ import { CallError, Client, ConnectionLost, status } from "./client.js";
 import * as wire from "./wire.js";
 
 const EXIT = { done: 0, environmentFailed: 1, userError: 2, superseded: 3, noLearner: 4 };
-const ATTEMPT_S = 4, FIRST_PAUSE_S = 0.1, LONGEST_PAUSE_S = 5, STOP_GRACE_MS = 5000;
+const ATTEMPT_S = 4, FIRST_PAUSE_S = 0.1, LONGEST_PAUSE_S = 5, STOP_GRACE_MS = 4500;
 const ENV_OUTPUT = ["reward", "done", "observation", "abandoned", "episode_step"];
-const ARGUMENTS = ["env_ids", "run_ids", "raw_rewards", "successes"]; // Besides.
+const ARGUMENTS = ["env_ids", "run_ids", "", "raw_rewards", "successes"]; // "": the fields above.
 
 /**
  * @typedef {{dtype: string, shape: number[]}} Spec of one environment's array, without batch
@@ -72,16 +72,16 @@ class Batch {
     this.success = new Float32Array(envs.length);
     this.done = new Uint8Array(envs.length);
     this.abandoned = new Uint8Array(envs.length);
-    this.episodeStep = new Int32Array(envs.length);
+    this.episodeStep = new Int32Array(envs.length).fill(-1); // -1: not yet reset.
     /** Whose last step was truncated: the next call resets them. */
     this._truncated = envs.map(() => false);
   }
 
-  /** Resets everything: the beginning of a life. */
+  /** Begins a life: resets environments that have stepped since their last reset. */
   reset() {
     for (const zeroed of [this.reward, this.rawReward, this.done, this.abandoned]) zeroed.fill(0);
     this.success.fill(NaN);
-    this.envs.forEach((_, row) => this._reset(row));
+    this.envs.forEach((_, row) => { if (this.episodeStep[row] !== 0) this._reset(row); });
   }
 
   /** Applies one action to each environment. */
@@ -148,9 +148,9 @@ function check(/** @type {Client} */ client, /** @type {Environment} */ env) {
     return refuse("The server is not a learner of this version: no such function `inference`.");
   }
   for (const [i, { tensor }] of inference.arguments.tuple.entries()) {
-    if (i !== 2 && !ARGUMENTS.includes(tensor?.name)) {
+    if (i !== 2 && tensor?.name !== ARGUMENTS[i]) {
       refuse(`The learner asks for \`${tensor?.name ?? "a structure"}\`, which this actor does not `
-        + "know.");
+        + "know there.");
     }
   }
   const text = (/** @type {any} */ s) => s ? `${s.dtype}[${s.shape}]` : "several parts";
@@ -169,6 +169,9 @@ function check(/** @type {Client} */ client, /** @type {Environment} */ env) {
 
 /** Rows of the reply, one array of numbers per environment. @returns {number[][]} */
 function rowsOf(/** @type {wire.Tensor[]} */ outputs, /** @type {number} */ k) {
+  if (outputs.length !== 1 || outputs[0].shape[0] !== k) {
+    throw new CallError(status.INTERNAL, "the reply does not fit");
+  }
   const [{ data }] = outputs;
   const numbers = Array.from(/** @type {any} */ (data), Number);
   const size = numbers.length / k;
@@ -203,7 +206,9 @@ class Actor {
    */
   async run() {
     while (!this._stopped.signal.aborted) {
+      const began = Date.now();
       this._batch.reset();
+      this._lastAnswer += Date.now() - began; // Resets may take long, and the learner waits for them.
       try {
         await this._life();
       } catch (error) {
@@ -355,11 +360,11 @@ async function main(createEnv) {
       });
     }
     await actor.run();
-    process.exitCode = EXIT.done;
+    process.exit(EXIT.done); // Environments may hold processes or sockets.
   } catch (error) {
     const { code, message } = /** @type {any} */ (error);
     console.error(`error: ${message}`);
-    process.exitCode = error instanceof Ended ? Number(code) : EXIT.userError;
+    process.exit(error instanceof Ended ? Number(code) : EXIT.userError);
   }
 }
 

@@ -87,7 +87,12 @@ class Client {
         `${SERVICE}Describe`, asIs, asIs, Buffer.alloc(0), this._metadata, options,
         (error, answer) => {
           if (error) return reject(asOurs(error));
-          const description = JSON.parse(String(answer));
+          let description;
+          try {
+            description = JSON.parse(String(answer));
+          } catch (problem) {
+            return reject(new CallError(grpc.status.INVALID_ARGUMENT, `no learner's answer: ${problem}`));
+          }
           if (description.protocol !== wire.PROTOCOL_VERSION) {
             return reject(new CallError(grpc.status.FAILED_PRECONDITION,
               `The learner speaks protocol ${description.protocol}, this client `
@@ -136,9 +141,10 @@ class Client {
       return this._lose(/** @type {Error} */ (error));
     }
     const call = this._pending.get(frame.callId);
+    if (!call) return this._lose(new CallError(grpc.status.INTERNAL, "an answer to no call"));
     this._pending.delete(frame.callId);
-    if (frame.kind === wire.KIND.reply) call?.resolve(frame.tensors);
-    else call?.reject(asOurs({ code: frame.code, details: frame.message }));
+    if (frame.kind === wire.KIND.reply) call.resolve(frame.tensors);
+    else call.reject(asOurs({ code: frame.code, details: frame.message }));
   }
 
   _lose(/** @type {Error} */ error) {
@@ -159,7 +165,7 @@ class Client {
 function asOurs(/** @type {any} */ error) {
   const { DEADLINE_EXCEEDED, UNAVAILABLE, CANCELLED } = grpc.status;
   const away = [DEADLINE_EXCEEDED, UNAVAILABLE, CANCELLED].includes(error.code);
-  const text = (error.details || error.message).replace(/ Resolution note: $/, "");
+  const text = (error.details || error.message || "").replace(/ Resolution note: $/, "");
   return away ? new ConnectionLost(text) : new CallError(error.code, text);
 }
 

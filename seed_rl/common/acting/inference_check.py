@@ -11,6 +11,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.types import ACTION_SPACE
 from seed_rl.grpc.numpy_client import Client
 
+_SENT = 5  # Ids, runs, outputs of environments, unshaped rewards, successes.
+
 
 def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> None:
     """Compares the environment's options, observations and actions with the learner's.
@@ -38,6 +40,11 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
         raise UserError(
             "The server is not a learner: its 'inference' takes different arguments."
         ) from None
+    if (asked := len(function.arguments)) > _SENT:
+        raise UserError(
+            f"The learner asks for {asked} arguments, and this actor sends {_SENT}: install the same "
+            "version on both sides."
+        )
     given = nest.map_structure(str, spaces.specs(env.observation_space))
     if given != expected:
         raise UserError(

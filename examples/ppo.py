@@ -52,7 +52,7 @@ def algorithm() -> type:
         def __init__(self, *args: Any):
             super().__init__(*args)
             self.ppo = from_flags(PPOConfig)
-            self.updates_per_unroll = self.ppo.epochs * self.ppo.minibatches
+            self.updates_per_batch = self.ppo.epochs * self.ppo.minibatches
 
         def update(self, batch: Unroll, minimize: Minimize) -> StepResult:
             num_unrolls = batch.env_outputs.reward.shape[1]

@@ -67,7 +67,7 @@ class PackedPlanesEncoder(tf.Module):
 
 
 class GFootball(ActorCritic):
-    """The network of the SEED RL paper: residual, without LSTM, previous action and reward.
+    """The network of the SEED RL paper: residual, with neither LSTM nor previous action and reward.
 
     Observations are those of `PackedBitsObservation`, of any size.
     """

@@ -10,6 +10,7 @@ is a program whose agent `--agent=vtrace|r2d2|ppo|pqn|sac` selects. No TensorFlo
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -139,8 +140,9 @@ def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **default
       argv: name of the program, then flags; None: the command line.
       **defaults: defaults of options that all agents used have, and `callbacks`.
     """
-    given = [flag for flag in argv or sys.argv if flag.lstrip("-").startswith("agent=")]
-    agent = given[-1].partition("=")[2] if given else next(iter(AGENTS))
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--agent", "-agent", default=next(iter(AGENTS)))
+    agent = parser.parse_known_args((argv or sys.argv)[1:])[0].agent
     if agent not in AGENTS:
         names = ", ".join(AGENTS)
         print(f"error: --agent must be one of {names}, not '{agent}'.", file=sys.stderr)

@@ -157,7 +157,7 @@ def test_ppo_makes_all_its_gradient_steps_on_one_batch():
     optimizer = tf.keras.optimizers.Adam(1e-3)
     step = TrainingStep(algorithm, optimizer, strategy, None)
     metrics, _ = step.run(iter(tf.data.Dataset.from_tensors(batch)))
-    assert int(optimizer.iterations) == 16 == algorithm.updates_per_unroll
+    assert int(optimizer.iterations) == 16 == algorithm.updates_per_batch
     assert np.isfinite(float(metrics["loss"])) and float(metrics["skipped_steps"]) == 0
 
 

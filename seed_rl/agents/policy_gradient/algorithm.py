@@ -54,7 +54,7 @@ class PolicyGradient(ActorCriticAlgorithm):
         super().__init__(context)
         self.settings = settings
         self.block_inference_on_training = block_inference_on_training
-        self.updates_per_unroll = settings.gradient_steps
+        self.updates_per_batch = settings.gradient_steps
         self.loss_module = create_loss(self.network, self.distribution)
         self.loss_module.init()
 

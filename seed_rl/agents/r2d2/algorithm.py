@@ -47,7 +47,7 @@ class R2D2(ReplayAlgorithm):
         self.specs = context.specs
         self._create_network = context.create_network
         self._num_eval_envs = context.run.num_eval_envs
-        self._num_training_envs = context.run.num_envs - self._num_eval_envs
+        self._num_training_envs = context.run.training_envs
         self._num_actions = int(actions.n)
         self._first_action = int(actions.start)
         self._action_dtype = self.specs.action.dtype
@@ -115,7 +115,8 @@ class R2D2(ReplayAlgorithm):
         env_outputs, outputs = tf.nest.map_structure(
             lambda t: t[self.config.burn_in :], (env_outputs, unrolls.agent_outputs)
         )
-        td = losses.td_errors(self.config, outputs, outputs, env_outputs, outputs.action)
+        q_values = outputs.q_values
+        td = losses.td_errors(self.config, q_values, q_values, env_outputs, outputs.action)
         return losses.priorities(td, self.config.priority_eta)
 
     def loss(self, batch: SampledUnrolls) -> StepResult:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.agents.r2d2.networks import AgentOutput
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
@@ -150,8 +149,8 @@ class TDErrors(NamedTuple):
 
 def td_errors(
     config: R2D2Config,
-    training_output: Any,
-    target_output: Any,
+    q_values: tf.Tensor,
+    target_q_values: tf.Tensor,
     env_outputs: EnvOutput,
     actions: tf.Tensor,
 ) -> TDErrors:
@@ -161,16 +160,16 @@ def td_errors(
 
     Args:
       config: options.
-      training_output: the training network's, with `q_values` <float32>[time + 1, batch, actions].
-      target_output: the target network's.
+      q_values: <float32>[time + 1, batch, actions] of the training network.
+      target_q_values: those of the target network.
       env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
       actions: <int>[time + 1, batch] taken after each step; the last is not used.
     """
     env_outputs = EnvOutput(*env_outputs)
-    q_tm1, a_tm1 = training_output.q_values[:-1], actions[:-1]
+    q_tm1, a_tm1 = q_values[:-1], actions[:-1]
     qa_tm1 = tf.gather(q_tm1, a_tm1, batch_dims=2)
-    best_t = tf.argmax(training_output.q_values[1:], axis=-1)
-    v_t = tf.gather(target_output.q_values[1:], best_t, batch_dims=2)
+    best_t = tf.argmax(q_values[1:], axis=-1)
+    v_t = tf.gather(target_q_values[1:], best_t, batch_dims=2)
     steps = transitions(
         env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )
@@ -181,11 +180,11 @@ def td_errors(
     if config.trace_lambda:
         # Of the actions after each step; the last one's return is not known.
         traces = soft_watkins_traces(
-            *(training_output.q_values[1:-1], actions[1:-1], abandoned_t[1:]),
+            *(q_values[1:-1], actions[1:-1], abandoned_t[1:]),
             *(config.trace_lambda, config.trace_tolerance),
         )
         traces = tf.concat([traces, tf.zeros_like(v_t[:1])], axis=0)
-        next_q = tf.gather(target_output.q_values[1:], actions[1:], batch_dims=2)
+        next_q = tf.gather(target_q_values[1:], actions[1:], batch_dims=2)
         if config.value_function_rescaling:
             next_q = inverse_value_function_rescaling(next_q, epsilon)
         targets = q_lambda_target(steps.r_t, steps.discount_t, v_t, next_q, traces)
@@ -248,7 +247,8 @@ def replay_errors(
         before, observed = tf.nest.map_structure(
             lambda t: t[start:stop], (prev_actions, env_outputs)
         )
-        return call_network(network, before, observed, state, unroll=True, is_training=True)
+        # A network that collects statistics does so where it is trained, not as the target.
+        return call_network(network, before, observed, state, True, network is training_network)
 
     state = agent_state
     if burn_in:
@@ -258,11 +258,11 @@ def replay_errors(
     # The target network needs no gradient, so one call covers burn-in and the rest; two are slower
     # with small batches.
     target_output, _ = run(target_network, agent_state)
-    target_output = AgentOutput(None, target_output.q_values[burn_in:])
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)
-    return td_errors(config, output, target_output, trained_on, actions[burn_in:])
+    q_values, target_q_values = output.q_values, target_output.q_values[burn_in:]
+    return td_errors(config, q_values, target_q_values, trained_on, actions[burn_in:])
 
 
 def get_envs_epsilon(

@@ -42,8 +42,8 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
         ) from None
     if (asked := len(function.arguments)) > _SENT:
         raise UserError(
-            f"The learner asks for {asked} arguments, and this actor sends {_SENT}: install the same "
-            "version on both sides."
+            f"The learner asks for {asked} arguments, and this actor sends {_SENT}: install the "
+            "same version on both sides."
         )
     given = nest.map_structure(str, spaces.specs(env.observation_space))
     if given != expected:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -125,7 +126,7 @@ class AgentProgram:
     def _define_agent_flag(self, argv: Sequence[str]) -> None:
         if _AGENT in flags.FLAGS:
             return
-        given = any(flag.lstrip("-").startswith(f"{_AGENT}=") for flag in argv)
+        given = any(re.match(f"--?{_AGENT}(=|$)", flag) for flag in argv)
         text = "The agent to train; in programs with several, it chooses among them."
         # Under a heading of absl's, a flag stays out of the run's record. To play a run that was
         # started with --agent, pass it again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config.options import Checked, option
+from seed_rl.common.errors import UserError
 
 STD_FNS = ("safe_exp", "softplus")
 POSTPROCESSORS = ("Tanh", "ClippedIdentity")
@@ -32,3 +33,11 @@ class ContinuousDistributionConfig(Checked):
         choices=POSTPROCESSORS,
         network=True,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.action_std_for_zero_param <= self.action_min_gaussian_std:
+            raise UserError(
+                f"--action_std_for_zero_param={self.action_std_for_zero_param:g} must be above "
+                f"--action_min_gaussian_std={self.action_min_gaussian_std:g}."
+            )

@@ -126,7 +126,7 @@ def num_training_envs(run: RunConfig) -> int:
             f"--num_eval_envs={run.num_eval_envs} leaves no environment to train on; it must be "
             f"less than --num_envs={run.num_envs}."
         )
-    return run.num_envs - run.num_eval_envs
+    return run.training_envs
 
 
 def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:

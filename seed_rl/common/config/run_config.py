@@ -117,13 +117,18 @@ class RunConfig(Checked):
             raise UserError(MISSING_MODE)
         return self.run_mode
 
+    @property
+    def training_envs(self) -> int:
+        """Environments that are trained on; their ids are the first."""
+        return self.num_envs - self.num_eval_envs
+
     def played_env_id(self, index: int) -> int:
         """The id of the environment in which `seed-rl play` and `evaluate` play as the `index`-th.
 
         They take turns with those for evaluation, if the run has any, which may have levels of
         their own; else with all.
         """
-        first = max(0, self.num_envs - self.num_eval_envs) if self.num_eval_envs else 0
+        first = max(0, self.training_envs) if self.num_eval_envs else 0
         return first + index % (self.num_envs - first)
 
     def check_exposure(self) -> None:

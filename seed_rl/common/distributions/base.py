@@ -19,9 +19,6 @@ class Distribution(abc.ABC):
     choice, [n] for a vector of n components, whose log probabilities are summed.
     """
 
-    reparametrizable = False
-    """Whether gradients flow from `sample()` to the parameters."""
-
     @abc.abstractmethod
     def sample(self) -> Actions:
         """One action per distribution, [..., *event]."""

@@ -21,8 +21,6 @@ _FARTHEST = 20.0  # In standard deviations: the mass of a tail beyond underflows
 class Normal(Distribution):
     """A vector of independent normals."""
 
-    reparametrizable = True
-
     def __init__(self, loc: tf.Tensor, scale: tf.Tensor):
         """Creates the distributions.
 
@@ -186,8 +184,6 @@ class TanhNormal(Normal):
 
 class Deterministic(Distribution):
     """Always the same vector."""
-
-    reparametrizable = True
 
     def __init__(self, loc: tf.Tensor):
         """Creates the distributions; `loc` <float32>[..., n] is the action."""

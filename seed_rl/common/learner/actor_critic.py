@@ -33,7 +33,7 @@ class ActorCriticAlgorithm(Algorithm):
         self.specs = context.specs
         self._create_network = context.create_network
         self._num_eval_envs = context.run.num_eval_envs
-        self._num_training_envs = context.run.num_envs - self._num_eval_envs
+        self._num_training_envs = context.run.training_envs
         self.network = context.create_network()
 
     def make_network(self) -> tf.Module:

@@ -116,15 +116,17 @@ class Algorithm(Policy):
     """An agent as the learner sees it: a `Policy` that can be trained.
 
     Attributes:
-      updates_per_unroll: gradient steps per `batch_size` unrolls of experience; determines the
+      updates_per_batch: gradient steps per `batch_size` unrolls of experience; determines the
         length of learning rate schedules.
+      unrolls_before_training: unrolls of experience that a learner waits for before it trains.
       block_inference_on_training: whether inference waits from the moment the unrolls of a training
         step are complete until the step is done, so that new steps come from the newest weights.
         For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
         for those with a replay.
     """
 
-    updates_per_unroll: float = 1.0
+    updates_per_batch: float = 1.0
+    unrolls_before_training: int = 0
     block_inference_on_training: bool = False
     _trained_on: int = 0
 

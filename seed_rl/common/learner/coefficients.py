@@ -60,7 +60,9 @@ class LagrangeInequalityCoefficient(Coefficient):
     It grows while the mean is above the threshold, and falls while it is below. The optimizer of
     the network trains it; the variable `parameter` is the logarithm of the weight divided by
     `adjustment_speed`. So the weight stays positive, and an optimizer that moves each variable by
-    about the learning rate changes the weight by a factor of about 1 ± learning rate * speed.
+    about the learning rate changes the weight by a factor of about 1 ± learning rate * speed. Adam
+    moves a falling weight by less, whose gradients shrink with it; divided by the weight, as in
+    `sac.losses`, they do not.
     """
 
     def __init__(

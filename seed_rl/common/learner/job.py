@@ -268,7 +268,8 @@ def make_job(
         check_same(Exchange(strategy, index, learners), shared)
     with strategy.scope(), others_alive() if learners > 1 else contextlib.nullcontext():
         algorithm = create_algorithm(context)
-        steps = config.final_train_step(run) * algorithm.updates_per_unroll
+        unused = algorithm.unrolls_before_training * learners / config.batch_size
+        steps = (config.final_train_step(run) - unused) * algorithm.updates_per_batch
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
     used = flag_values(optimizer)
     if create_optimizer_fn is not None:

@@ -116,7 +116,7 @@ class Learner:
         self._reporter = Reporter(
             self._logdir,
             store=self._inference.store,
-            num_training_envs=run.num_envs - run.num_eval_envs,
+            num_training_envs=run.training_envs,
             num_eval_envs=run.num_eval_envs,
             num_action_repeats=run.num_action_repeats,
             total_frames=config.total_environment_frames,
@@ -242,8 +242,8 @@ class Learner:
     def _train_step(self, batches: Iterator[Any]) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
         try:
-            on_loss = self._inference.store.trained  # Of a batch: inference may continue.
-            metrics, feedback = self._training.run(self._next(batches), on_loss)
+            on_lost_batch = self._inference.store.trained  # Inference may continue.
+            metrics, feedback = self._training.run(self._next(batches), on_lost_batch)
         except BATCHES_END:
             if self.done:
                 return None

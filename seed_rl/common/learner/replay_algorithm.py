@@ -53,7 +53,8 @@ class ReplayAlgorithm(Algorithm):
         """
         assert not self.block_inference_on_training, "A replay may need more unrolls to begin."
         self._replay_config = config
-        self.updates_per_unroll = config.replay_ratio or 1.0
+        self.updates_per_batch = config.replay_ratio or 1.0
+        self.unrolls_before_training = config.replay_buffer_min_size
         self.replay = PrioritizedReplay(config, specs, seed)
         self._num_inserted = tf.Variable(0, dtype=tf.int64, trainable=False, name="inserted")
         self._insertion = tf.function(self._prepare, autograph=False, reduce_retracing=True)

@@ -98,11 +98,11 @@ class TrainingStep:
             _without_triton()
         self._run = tf.function(self._step, autograph=False)
 
-    def run(self, batches: Any, on_loss: Callable[[], object] = lambda: None) -> _Trained:
+    def run(self, batches: Any, on_lost_batch: Callable[[], object] = lambda: None) -> _Trained:
         """Trains on the next batch of an iterator, or on a batch.
 
         If XLA fails at the first batch and need not compile, the step runs without it; an iterator
-        has lost that batch, and `on_loss` is called before it is asked for another.
+        has lost that batch, and `on_lost_batch` is called before it is asked for another.
 
         Returns:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
@@ -117,7 +117,7 @@ class TrainingStep:
             if not self._does_without_xla(error):
                 raise
             self._run = tf.function(self._step, autograph=False)
-            on_loss()
+            on_lost_batch()
             result = self._run(batches)
         self._proven = True
         return result

@@ -105,7 +105,7 @@ class Normalizer(tf.Module):
         return tf.clip_by_value(normalized, *self._clip_range)
 
     def get_logs(self) -> dict[str, Any]:
-        """Statistics for TensorBoard: <float32>[size] by name."""
+        """The statistics, <float32>[size] by name, for programs that log them."""
         if not self._built:
             return {}
         return {

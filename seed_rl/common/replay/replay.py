@@ -47,8 +47,8 @@ class ReplayStats:
 
     Attributes:
       size: unrolls in the replay.
-      inserted: unrolls inserted since the start of the run.
-      sampled: unrolls sampled since the start of the run.
+      inserted: unrolls inserted since it was last empty.
+      sampled: unrolls sampled since then.
       ratio: unrolls sampled per unroll inserted, not counting inserts before sampling could start.
       surplus: see `RateLimiter`.
       bytes_used: total memory.

@@ -126,7 +126,7 @@ def create_dataset(
 def get_num_training_envs() -> int:
     """Environments that are trained on."""
     run = options.from_flags(RunConfig)
-    return run.num_envs - run.num_eval_envs
+    return run.training_envs
 
 
 def is_training_env(env_id: Any) -> Any:
@@ -157,7 +157,11 @@ def compute_loss_and_priorities_from_agent_outputs(
     """
     options = _options(discounting=gamma)
     td = losses.td_errors(
-        options, training_agent_output, target_agent_output, env_outputs, agent_outputs.action
+        options,
+        training_agent_output.q_values,
+        target_agent_output.q_values,
+        env_outputs,
+        agent_outputs.action,
     )
     return losses.unroll_losses(td), losses.priorities(td, eta)
 

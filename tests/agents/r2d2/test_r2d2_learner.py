@@ -9,8 +9,10 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import learner, losses
+from seed_rl.agents.r2d2.algorithm import create_job
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
@@ -216,6 +218,28 @@ def test_frames_are_those_inserted():
         # Inserts may be going on between the two counts.
         assert 0 <= run.algorithm.unrolls_consumed - stats.inserted <= 16
         assert stats.sampled >= 20 * 8
+
+
+def test_schedules_end_with_the_run():
+    """Guards a learning rate that has not fallen to 0, as filling the replay trains nothing."""
+    asked = []
+
+    def create_optimizer(steps):
+        asked.append(steps)
+        return tf.keras.optimizers.Adam(), lambda _: 1e-3
+
+    create_job(
+        lambda *_: gymnasium.make("CartPole-v1"),
+        lambda action, *_: DuelingLSTM(int(action.n), VectorEncoder((8,)), 8, 8),
+        create_optimizer,
+        run=RunConfig(num_envs=2, run_mode="learner"),
+        config=LearnerConfig(total_environment_frames=1000, unroll_length=10, batch_size=2),
+        r2d2=R2D2Config(),
+        replay=ReplayConfig(replay_buffer_size=50, replay_buffer_min_size=20, replay_ratio=4.0),
+        optimizer=OptimizerConfig(),
+        device_config=DeviceConfig(),
+    ).algorithm.close()
+    assert asked == [(1000 // 10 - 20) * 4 // 2]
 
 
 def test_closing_ends_what_waits_for_experience():

@@ -131,7 +131,11 @@ def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
         max_abs_reward=max_abs_reward,
     )
     td = losses.td_errors(
-        config, training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)
+        config,
+        training.q_values,
+        target.q_values,
+        env_outputs(rewards, done, abandoned),
+        tf.constant(actions),
     )
     loss, priority = losses.unroll_losses(td).numpy(), losses.priorities(td, eta).numpy()
     clipped = np.clip(2 * rewards, -0.5, 0.5) if max_abs_reward else 2 * rewards
@@ -190,7 +194,8 @@ def test_soft_watkins_q_lambda(rescaling, masked):
     options = dict(trace_lambda=0.8, trace_tolerance=kappa, value_function_rescaling=rescaling)
     td = losses.td_errors(
         R2D2Config(discounting=0.95, **options),
-        *(training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)),
+        *(training.q_values, target.q_values, env_outputs(rewards, done, abandoned)),
+        tf.constant(actions),
     )
     online, slow = training.q_values.numpy(), target.q_values.numpy()
     followed = 0
@@ -233,10 +238,8 @@ def test_the_untaken_action_of_a_cut_off_episode_has_no_gradient(forbidden):
     done = np.array([[False], [True], [False]])
     outputs = env_outputs(np.array([[1.0], [0.0], [1.0]], np.float32), done, done)
     with tf.GradientTape() as tape:
-        agent_output = AgentOutput(None, tf.convert_to_tensor(q_values))
-        td = losses.td_errors(
-            config, agent_output, agent_output, outputs, tf.zeros([4, 1], tf.int32)
-        )
+        q = tf.convert_to_tensor(q_values)
+        td = losses.td_errors(config, q, q, outputs, tf.zeros([4, 1], tf.int32))
         loss = losses.unroll_losses(td)
     assert np.isfinite(losses.priorities(td)).all() and td.errors[1, 0] == 0
     gradient = tape.gradient(loss, q_values).numpy()
@@ -340,7 +343,8 @@ def test_losses_as_existing_programs_call_them():
         training, target, outputs, behaviour, gamma=0.9, eta=0.5
     )
     config = R2D2Config(discounting=0.9)
-    td = losses.td_errors(config, training, target, outputs, behaviour.action)
+    values = training.q_values, target.q_values
+    td = losses.td_errors(config, *values, outputs, behaviour.action)
     np.testing.assert_allclose(loss, losses.unroll_losses(td))
     np.testing.assert_allclose(priorities, losses.priorities(td, 0.5))
 

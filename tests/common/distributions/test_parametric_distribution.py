@@ -10,6 +10,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.common import parametric_distribution as pd
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.distributions.continuous import log_normal_tail, mean_std
 from seed_rl.common.errors import UserError
 
@@ -24,6 +25,13 @@ def random_params(seed, *shape):
 
 
 # ---- Choices -------------------------------------------------------------------------------------
+
+
+def test_a_standard_deviation_below_its_minimum_is_refused():
+    """Guards users from a domain error of the logarithm of their difference."""
+    for std in (0.0, 0.2):
+        with pytest.raises(UserError, match="--action_std_for_zero_param=.* must be above"):
+            ContinuousDistributionConfig(action_min_gaussian_std=0.2, action_std_for_zero_param=std)
 
 
 def test_categorical_equals_numpy():

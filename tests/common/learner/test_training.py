@@ -252,7 +252,7 @@ def test_what_xla_refuses_is_made_up_for():
     step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit="auto")
     batches = iter(tf.data.Dataset.from_tensors(3.0).repeat(3))
     for _ in range(2):
-        step.run(batches, on_loss=lambda: lost.append(float(algorithm.network.weight)))
+        step.run(batches, on_lost_batch=lambda: lost.append(float(algorithm.network.weight)))
     assert lost == [1.0]
     assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4 + 0.32)
 

@@ -113,8 +113,7 @@ python="${PYTHON:-$root/.venv/bin/python}"
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
 modules="$root${PYTHONPATH:+:$PYTHONPATH}"
 # The images need not have the flag files.
-answer="$(PYTHONPATH="$modules" "$python" -m seed_rl.cluster.flag_files "${flags[@]}" 2>&1)" ||
-  fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
+answer="$(PYTHONPATH="$modules" "$python" -m seed_rl.cluster.flag_files "${flags[@]}")" || exit
 mapfile -t flags < <(printf '%s' "${answer:+$answer$'\n'}")
 several=() # What the program is told of them.
 if [[ "$learners" != 1 ]]; then

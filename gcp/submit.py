@@ -382,8 +382,8 @@ def submit(request: Request) -> str:
                 if not number:
                     raise
                 raise UserError(
-                    f"{error} The run's first job has been submitted, and costs. End it: {listing}"
-                    f" shows its name, {cancelling}"
+                    f"{error} The run's first job has been submitted and costs money. To end it: "
+                    f"{listing} shows its name, then {cancelling}"
                 ) from error
     return (
         f"Submitted {request.plan.name}.\n"

@@ -382,7 +382,7 @@ def submit(request: Request) -> str:
                 if not number:
                     raise
                 raise UserError(
-                    f"{error} The run's first job has been submitted and costs money. To end it: "
+                    f"{error}. The run's first job has been submitted and costs money. To end it: "
                     f"{listing} shows its name, then {cancelling}"
                 ) from error
     return (

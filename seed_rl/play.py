@@ -248,7 +248,7 @@ def report(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
     try:
         how = "sampled" if arguments.sampled else "greedy"
         if 0 < len(episodes) < arguments.episodes and arguments.envs > 1:
-            how += f"; stopped before {arguments.episodes}, so long ones are missing"
+            how += f"; stopped early, of {arguments.episodes}: long episodes are under-represented"
         console.print(table(episodes, how))
         if arguments.video:
             console.print(f"video: {arguments.video}", highlight=False)

@@ -48,7 +48,7 @@ program() {
   local mark=() step=(srun --export=ALL --ntasks=1
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"})
   # shellcheck disable=SC2016 # The shell inside expands it.
-  [[ "$SEED_RL_ROLE" != learner ]] || mark=(sh -c 'touch "$0" && exec "$@"' "$LOGDIR/slurm/ran")
+  [[ "$SEED_RL_ROLE" != learner ]] || mark=(sh -c 'touch "$0"; exec "$@"' "$LOGDIR/slurm/ran")
   if [[ "$SEED_RL_ROLE" == learner && -n "${NODES:-}" ]]; then
     step=("$PYTHON" -m seed_rl.cluster.together "$NODES" "${step[@]}" --nodes=1 --relative='{}'
       --open-mode=append --output="$LOGDIR/slurm/learner-{}.log" --)

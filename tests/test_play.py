@@ -305,7 +305,7 @@ def test_an_evaluation_that_was_stopped_is_marked(tmp_path, capsys):
         values = {"logdir": tmp_path, "sampled": False, "seed": None, "video": None, "json": file}
         arguments = argparse.Namespace(**values, hide_json=False, envs=2, episodes=wanted)
         play.report(episodes, arguments)
-        assert ("stopped before 3" in capsys.readouterr().out) == early
+        assert ("stopped early, of 3" in capsys.readouterr().out) == early
         assert json.loads(file.read_text())["stopped_early"] == early
 
 

@@ -148,7 +148,7 @@ function check(/** @type {Client} */ client, /** @type {Environment} */ env) {
     return refuse("The server is not a learner of this version: no such function `inference`.");
   }
   for (const [i, { tensor }] of inference.arguments.tuple.entries()) {
-    if (i !== 2 && tensor?.name !== ARGUMENTS[i]) {
+    if (i !== 2 && (i >= ARGUMENTS.length || tensor?.name !== ARGUMENTS[i])) {
       refuse(`The learner asks for \`${tensor?.name ?? "a structure"}\`, which this actor does not `
         + "know there.");
     }

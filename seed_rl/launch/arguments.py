@@ -72,6 +72,7 @@ _OWN_WITH_VALUE = (
     *("logdir", "restart", "server_address", "tensorboard_port"),
     *("remote_actors", "secrets", "seeds", "at_once", "learners"),
 )
+_OF_SEVERAL = ("seeds", "at_once", "learners")  # Runs, or learners.
 _OF_ONE_RUN = {
     "server_address": "each run has its own",
     "expose": "its runs take part alone",
@@ -361,7 +362,7 @@ def _help(arguments: Sequence[str]) -> str:
         return usage()
     if not positional[-1].isdigit():
         positional.append("1")  # Any number of actors: their program is asked.
-    of_program = [flag for flag in flags if flag[2:].partition("=")[0] not in _OWN_WITH_VALUE]
+    of_program = [flag for flag in flags if flag[2:].partition("=")[0] not in _OF_SEVERAL]
     return usage() + program_options(parse([*positional, *of_program]))
 
 

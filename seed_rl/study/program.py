@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _report(study, stopped=False)
         else:
             code = _run(study, options.parallel, options.retry_failed)
-        if code:
-            print("--retry_failed resumes failed runs, too")
+        if code and not options.retry_failed:
+            print("To try failed runs again, add --retry_failed.")
         return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -55,7 +55,7 @@ def test_its_types(node: pathlib.Path) -> None:
         ("this.episodeStep[row] !== 0", "this.episodeStep[row] < 0", "failed call"),
         ("this._endIfFatal(error, pauseS);", "", "taken over"),
         ("action_space ?? env.actions", "nothing ?? env.actions", "other actions"),
-        ("tensor?.name !== ARGUMENTS[i]", "false", "other arguments"),
+        ("i >= ARGUMENTS.length || tensor?.name !== ARGUMENTS[i]", "false", "other arguments"),
     ],
 )
 def test_conformance_notices(

@@ -253,7 +253,12 @@ def test_the_script(repository, arguments, code):
 
 
 @pytest.mark.parametrize(
-    "line", ["gym r2d2 --learners=2 --insecure --help", "--help gym r2d2 2 4 --gamma=0.9"]
+    "line",
+    [
+        "gym r2d2 --learners=2 --insecure --help",
+        "gym r2d2 0 8 --expose --remote_actors=64 --help",
+        "--help gym r2d2 2 4 --gamma=0.9",
+    ],
 )
 def test_help_of_an_agent_lists_its_options(repository, line):
     result = run(repository / "run_local.sh", *line.split(), code=0)

@@ -32,7 +32,8 @@ class EpisodeStats(NamedTuple):
       returns: <float32>[episodes], sum of the rewards; NaN if one was not finite, or beyond
         `types.LARGEST`.
       raw_returns: <float32>[episodes], sum of the unshaped rewards; NaN likewise.
-      ended_at: <int64>[episodes], agent steps of all training environments, from the creation of
+      ended_at: <int64>[episodes], rows of unrolls of all training environments (steps, and resets
+        after truncations), from the creation of
         the store until the episode ended; never decreases.
       successes: <float32>[episodes], whether they reached their goal; NaN: not known.
     """

@@ -32,6 +32,7 @@ from seed_rl.launch.restarts import FOLLOW_S, CrashRecord, RestartPolicy, is_fin
 
 _TICK_S = 0.2
 _KILL_S = 10.0
+_LONGEST_WAIT_S = 1000.0  # Of a start for the others' addresses and connections.
 
 
 class Together:
@@ -69,8 +70,8 @@ class Together:
                 learner, code, lived_s = self._run_once()
                 if is_final(code) or code == self._stopped_code or self._stopping:
                     return code
-                # To wait for others is not health.
-                record.crashed(0.0 if code == LostLearnerError.exit_code else lived_s)
+                waited_s = _LONGEST_WAIT_S if code == LostLearnerError.exit_code else 0.0
+                record.crashed(lived_s - waited_s)
                 if record.given_up:
                     say(f"learner {learner} {describe_exit(code)}; giving up")
                     return code

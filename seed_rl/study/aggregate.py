@@ -199,12 +199,15 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
             for row in known
             if row.task == task
         }
-        training = statistics.mean_of_seeds([run.training for run in runs])
+        returns = [run.training for run in runs if not math.isnan(run.training)]
+        training = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
+        if 0 < len(returns) < len(runs):
+            training += f", {len(returns)} of {len(runs)} seeds"
         lines.append(
             [
                 *(task, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(number(run.score) for run in runs),
-                "" if math.isnan(training.estimate) else _estimate(training),
+                training,
                 *(published.get(method, "") for method in methods),
             ]
         )
@@ -342,8 +345,9 @@ def panels(study: FinishedStudy) -> list[curves.Panel]:
 
 
 def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
-    """Of a task; all runs of a study have the same points."""
-    return curves.Curve(label, runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
+    """Of a task, without runs of which no episode ended; all have the same points."""
+    drawn = [run for run in runs if not np.isnan(run.curve[:, 1]).all()] or runs
+    return curves.Curve(label, runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in drawn]))
 
 
 def update_page(page: Path, sections: Mapping[str, str]) -> None:

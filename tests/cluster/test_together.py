@@ -148,6 +148,17 @@ class Lives(subprocess.Popen):
         self.end_s = self.clock.now
 
 
+def test_failures_after_days_of_training_do_not_add_up():
+    clock, started = Clock(), []
+
+    def start(index, name):
+        started.append(name)
+        return Lives(clock, 86400, 6 if len(started) < 20 else 0)
+
+    assert Together(start, 1, 75, clock, lambda _: clock.sleep(600)).run() == 0
+    assert len(started) == 20
+
+
 @pytest.mark.parametrize(("lifetime_s", "code"), [(0, 1), (45, 1), (300, 6)])
 def test_learners_that_keep_failing_are_given_up(lifetime_s, code):
     """Also where the others take long to notice, or the failure is that one waits for another."""

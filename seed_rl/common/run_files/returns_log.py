@@ -25,7 +25,8 @@ class EpisodeRow(NamedTuple):
 
     Attributes:
       frames: environment frames that the run's training environments had acted when the episode
-        ended. Those trained on, or inserted into a replay, are fewer by what waits.
+        ended, with the resets after truncations. Those trained on, or inserted into a replay,
+        are fewer by what waits.
       time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -191,8 +192,12 @@ class EndOp : public tf::AsyncOpKernel {
       TF_RETURN_IF_ERROR(ctx->input_list(kNames[i], &inputs));
       TF_RETURN_IF_ERROR(GetRows(inputs, *fields[i], batch, kNames[i], &rows[i]));
     }
-    resource->store.End(static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-                        ctx->input(2).flat<int64_t>().data(), rows[0], rows[1], rows[2]);
+    try {
+      resource->store.End(static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+                          ctx->input(2).flat<int64_t>().data(), rows[0], rows[1], rows[2]);
+    } catch (const std::bad_alloc&) {  // TensorFlow's threads let no exception through.
+      return absl::ResourceExhaustedError("There is no memory for another unroll.");
+    }
     return absl::OkStatus();
   }
 };

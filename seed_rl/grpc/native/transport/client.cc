@@ -302,9 +302,11 @@ void Connection::OnRead(bool ok) {
       const Code code = frame.error_code() == 0 ? Code::kUnknown : Code(frame.error_code());
       done({code, frame.message()}, nullptr);
     }
-  } else if (!status.ok() || frame.call_id() == kUnreadableCallId) {
+  } else if (frame.call_id() == kUnreadableCallId) {
     // One of our calls will never be answered, and we cannot tell which.
-    FailAll({Code::kInternal, "The server sent no frame, or could not read a call"});
+    const bool explained = status.ok() && frame.kind() == Kind::kError;
+    FailAll({Code::kInternal, explained ? "The server could not read a call: " + frame.message()
+                                        : "The server sent no answer: " + status.message});
     context_.TryCancel();
   }
   message_.Clear();

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,6 @@ from seed_rl.common.replay import (
     Hindsight,
     PrioritizedReplay,
     ReplayClosed,
-    ReplaySample,
 )
 from seed_rl.common.types import Unroll
 
@@ -203,12 +202,9 @@ class BatchSource:
           batch_size: unrolls in a batch.
           hindsight: applied to each batch; used by this object alone.
         """
-        specs = replay.layout.specs
-        self._specs = hindsight.part_specs(specs) if hindsight else specs
-        self._hindsight = hindsight
-        self._batch_size = batch_size
         self._replay = replay
-        self._sample: ReplaySample | None = None
+        self._batch_size = batch_size
+        self._hindsight = hindsight
         self._ages: deque[float] = deque(maxlen=_RECENT)
 
     @property
@@ -218,45 +214,31 @@ class BatchSource:
 
     def dataset(self, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
         """Batches `encode(SampledUnrolls)` until the replay is closed."""
-        fields = tf.nest.flatten(self._specs)
-        dtypes = [tf.as_dtype(field.dtype) for field in fields] + [tf.int64, tf.float32]
-        batch_shapes = [field.batch_shape(self._batch_size, time_major=True) for field in fields]
-        shapes = [*batch_shapes, [self._batch_size], [self._batch_size]]
+        size, specs = self._batch_size, self._replay.layout.specs
+        specs = self._hindsight.part_specs(specs) if self._hindsight else specs
+        signature = [
+            tf.TensorSpec(field.batch_shape(size, time_major=True), field.dtype)
+            for field in tf.nest.flatten(specs)
+        ]
+        signature += [tf.TensorSpec([size], tf.int64), tf.TensorSpec([size], tf.float32)]
 
-        def load(_: tf.Tensor) -> Nest:
-            tensors = tf.numpy_function(self._load, [], dtypes)
-            for tensor, shape in zip(tensors, shapes, strict=True):
-                tensor.set_shape(shape)
-            unrolls = tf.nest.pack_sequence_as(self._specs, tensors[:-2])
+        def packed(*tensors: tf.Tensor) -> Nest:
+            unrolls = tf.nest.pack_sequence_as(specs, tensors[:-2])
             return encode(SampledUnrolls(unrolls, *tensors[-2:]))
 
-        sampled = (
-            tf.data.Dataset.from_tensors(0)
-            .repeat()
-            .take_while(lambda _: tf.ensure_shape(tf.numpy_function(self._draw, [], tf.bool), []))
-        )
+        sampled = tf.data.Dataset.from_generator(self._batches, output_signature=tuple(signature))
         # Private threads: sampling may wait for unrolls, whose inference needs one of TensorFlow's
         # shared threads, and there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
-        options.experimental_optimization.map_parallelization = False  # `_load` follows `_draw`.
-        return sampled.map(load).prefetch(_SAMPLED_AHEAD).with_options(options)
+        return sampled.map(packed).prefetch(_SAMPLED_AHEAD).with_options(options)
 
-    def _draw(self) -> np.bool_:
-        """Samples a batch for `_load`; false if the replay is closed."""
-        try:
-            self._sample = self._replay.sample(self._batch_size)
-        except ReplayClosed:
-            return np.False_
-        return np.True_
-
-    def _load(self) -> Sequence[np.ndarray]:
-        """The fields of the batch."""
-        assert self._sample is not None
-        sample, self._sample = self._sample, None
-        self._ages.append(float(np.mean(sample.ages)))
-        unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
-        return *tf.nest.flatten(unrolls), sample.keys, sample.importance_weights
+    def _batches(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """The fields of one batch after the other, until the replay is closed."""
+        for sample in self._replay.batches(self._batch_size):
+            self._ages.append(float(np.mean(sample.ages)))
+            unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
+            yield *tf.nest.flatten(unrolls), sample.keys, sample.importance_weights
 
 
 class ReplayMixer:

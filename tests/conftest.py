@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gc
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -70,6 +72,29 @@ def python_without_packages() -> str:
     if found.returncode == 0:
         pytest.skip("this machine's own Python has the packages")
     return python
+
+
+@pytest.fixture(scope="session")
+def build_folder(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], contextlib.AbstractContextManager[pathlib.Path]]:
+    """Opens a folder, by its name, of all processes that run these tests, so that one builds.
+
+    The others wait until it has left the context, and find what it has built.
+    """
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    @contextlib.contextmanager
+    def opened(name: str) -> Iterator[pathlib.Path]:
+        folder = root / name
+        with open(f"{folder}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            folder.mkdir(exist_ok=True)
+            yield folder
+
+    return opened
 
 
 @pytest.fixture(scope="session")

@@ -17,19 +17,20 @@ from tests.helpers.clients import ClientTests
 
 
 @pytest.fixture(scope="module")
-def cartpole(repository: Any, tmp_path_factory: Any) -> pathlib.Path:
+def cartpole(repository: Any, build_folder: Any) -> pathlib.Path:
     """The example, built without warnings."""
     if not shutil.which("cmake"):
         pytest.skip("cmake is not installed")
     for package in ("grpc++", "nlohmann_json"):
         if subprocess.run(["pkg-config", "--exists", package]).returncode:
             pytest.skip(f"{package} is not installed")
-    folder: pathlib.Path = tmp_path_factory.mktemp("cpp")
     source = repository / "clients" / "cpp"
     flags = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"
-    for command in (["cmake", "-S", source, "-B", folder, flags], ["cmake", "--build", folder]):
-        run(*command, code=0, timeout=900)  # A busy machine compiles for minutes.
-    return folder / "cartpole"
+    with build_folder("cpp") as folder:
+        for command in (["cmake", "-S", source, "-B", folder, flags], ["cmake", "--build", folder]):
+            run(*command, code=0, timeout=900)  # A busy machine compiles for minutes.
+    program: pathlib.Path = folder / "cartpole"
+    return program
 
 
 @pytest.fixture

@@ -29,15 +29,17 @@ pytestmark = pytest.mark.slow  # It compiles.
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory, repository):
+def program(build_folder, repository):
     folder = repository / "seed_rl" / "grpc" / "native" / "transport"
     sources = [str(folder / f"{name}.cc") for name in SOURCES]
     sources.append(str(repository / "tests" / "grpc" / "native" / "batcher.cc"))
-    target = str(tmp_path_factory.mktemp("batcher") / "batcher")
     flags = run("pkg-config", "--cflags", "--libs", "grpc++", code=0).stdout
     compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
-    build = [*compiler, f"-I{repository}", *sources, "-o", target, *shlex.split(flags)]
-    subprocess.run(build, check=True)
+    with build_folder("batcher") as built:
+        target = built / "batcher"
+        build = [*compiler, f"-I{repository}", *sources, "-o", target, *shlex.split(flags)]
+        if not target.exists():
+            subprocess.run(build, check=True)
     return target
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import pathlib
 import re
@@ -19,14 +18,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory, repository) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("dist")
-    lock = repository / "build" / "wheel.lock"
-    lock.parent.mkdir(exist_ok=True)
-    # Another process may run tests of this file, and both builds would use the same directory.
-    with open(lock, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        subprocess.run([repository / "scripts" / "build_wheel.sh", folder], check=True, timeout=140)
+def wheel(build_folder, repository) -> pathlib.Path:
+    with build_folder("dist") as folder:
+        if not any(folder.glob("*.whl")):
+            script = repository / "scripts" / "build_wheel.sh"
+            subprocess.run([script, folder], check=True, timeout=140)
     (path,) = folder.glob("*.whl")
     return path
 

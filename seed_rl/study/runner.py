@@ -17,9 +17,10 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.system import terminal
+from seed_rl.common.system import nvidia, terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
 from seed_rl.launch.panel import Panel
@@ -102,8 +103,25 @@ def take_over(study: Study, say: Callable[[str], None]) -> None:
             stop.stop(run.logdir)
 
 
+class Running(NamedTuple):
+    """A run in progress.
+
+    Attributes:
+      process: trains or evaluates.
+      started: Unix time.
+      gpu: of this run alone, or shared with others; None: it sees all.
+    """
+
+    process: Process
+    started: float
+    gpu: str | None
+
+
 class Runner:
     """Runs what is left of a study.
+
+    Several runs at a time take turns on the GPUs, if there are several and the study does not name
+    devices: one GPU each, the one with the fewest runs.
 
     Args:
       study: written to its directory.
@@ -146,7 +164,8 @@ class Runner:
                     self._waiting.append(run)
         if is_grid:  # One seed of each configuration tells more than all seeds of one.
             self._waiting = deque(sorted(self._waiting, key=lambda run: run.seed))
-        self._running: dict[StudyRun, tuple[Process, float]] = {}
+        self._running: dict[StudyRun, Running] = {}
+        self._gpus = _gpus_to_share(study.spec, parallel)
         self._stopping: set[StudyRun] = set()  # Pruned, and saving.
         self._starts: dict[StudyRun, float] = {}
         self._evaluated: set[StudyRun] = set()  # Or at it.
@@ -194,11 +213,12 @@ class Runner:
         if not trains:
             self._evaluated.add(run)
         arguments = [*self._launcher, *command(self._study, run)]
+        gpu = self._freest_gpu()
         process = Process(
             f"run {run.name}",
             arguments if trains else evaluation(self._study, run),
             run.log,
-            _QUIET,
+            _QUIET if gpu is None else {**_QUIET, nvidia.VISIBLE: gpu},
             death_signal=signal.SIGTERM,  # Its supervisor saves, even if we are killed.
         )
         try:
@@ -206,17 +226,22 @@ class Runner:
         except OSError as error:
             self._fail(run, f"cannot be started: {error}")
             return
-        self._running[run] = process, time.time()
+        self._running[run] = Running(process, time.time(), gpu)
         self._starts.setdefault(run, time.time())
         what = f"starts: {run.configuration}" if trains else "is evaluated"
-        self._panel.say(f"{run.name} {what.removesuffix(': ')}")
+        on = f" (GPU {self._gpus.index(gpu)})" if gpu else ""
+        self._panel.say(f"{run.name} {what.removesuffix(': ')}{on}")
+
+    def _freest_gpu(self) -> str | None:
+        used = [running.gpu for running in self._running.values()]
+        return min(self._gpus, key=used.count, default=None)
 
     def _poll(self) -> None:
         """Shows the state, and settles the runs that have ended."""
-        for run, (process, _) in list(self._running.items()):
-            if (code := process.poll()) is not None:
+        for run, running in list(self._running.items()):
+            if (code := running.process.poll()) is not None:
                 del self._running[run]
-                self._settle(run, process, code)
+                self._settle(run, running.process, code)
         self._panel.show(self._status())
 
     def _settle(self, run: StudyRun, process: Process, code: int) -> None:
@@ -279,7 +304,7 @@ class Runner:
                 self._waiting = deque(r for r in self._waiting if r not in waiting)
 
     def _status(self) -> StudyStatus:
-        running = [display.running(run, started) for run, (_, started) in self._running.items()]
+        running = [display.running(run, one.started) for run, one in self._running.items()]
         frames = self._study.spec.frames
         eta_s = None
         if self._seconds:
@@ -319,22 +344,31 @@ class Runner:
                 insisted = time.monotonic()
                 self._interrupt(self._running)
             if time.monotonic() > deadline:
-                for process, _ in self._running.values():
-                    process.kill()
+                for running in self._running.values():
+                    running.process.kill()
             self._poll()
             time.sleep(_POLL_S)
 
     def _interrupt(self, runs: Iterable[StudyRun]) -> None:
         """Presses Ctrl-C for runs, which then save and end."""
         for run in runs:
-            process, _ = self._running[run]
+            process = self._running[run].process
             if process.running:
                 os.kill(process.pid, signal.SIGINT)
 
     def _terminate(self) -> None:
         """Asks what still runs to save; only after an error of ours does anything."""
-        for process, _ in self._running.values():
-            process.terminate()
+        for running in self._running.values():
+            running.process.terminate()
+
+
+def _gpus_to_share(spec: Spec, parallel: int) -> list[str]:
+    """The GPUs among which to divide the runs of a study; empty: each run sees all."""
+    flags = {*spec.flags, *(choice.flag for choice in spec.choices)}
+    if parallel == 1 or flags & {"training_devices", "inference_devices"}:
+        return []
+    gpus = nvidia.visible_gpus()
+    return gpus if len(gpus) > 1 else []
 
 
 def _reason(process: Process, code: int) -> str:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -186,6 +187,32 @@ def test_a_grid_runs_each_configuration_once_before_any_again(study):
     assert study.run() == 0, study.text()
     started = [line.split()[-3] for line in study.text().splitlines() if " starts: " in line]
     assert started == ["0000-seed1", "0001-seed1", "0000-seed2", "0001-seed2"], study.text()
+
+
+@pytest.mark.parametrize(("named", "shared"), [(False, True), (True, False)])
+def test_several_runs_take_a_gpu_each(study, tmp_path, monkeypatch, named, shared):
+    """Guards eight runs on eight GPUs, all of which would otherwise use the first two."""
+    driver = tmp_path / "bin" / "nvidia-smi"
+    driver.parent.mkdir()
+    driver.write_text("#!/bin/sh\necho 'GPU 0: H (UUID: GPU-a)'\necho 'GPU 1: H (UUID: GPU-b)'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(driver.parent), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    study.spec["configurations"] = 3
+    if named:
+        study.spec["flags"]["training_devices"] = "gpu:0,gpu:1"
+    process = study.start("--parallel=3", behaviour="run")
+    wait_until(lambda: all(study.trains(number) for number in range(3)))
+
+    def gpu(number):
+        pid = (study.logdir(number) / "learner.pid").read_text().strip()
+        variables = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
+        return dict(line.partition("=")[::2] for line in variables).get("CUDA_VISIBLE_DEVICES")
+
+    used = [gpu(number) for number in range(3)]
+    assert sorted(used, key=str) == (["GPU-a", "GPU-a", "GPU-b"] if shared else [None] * 3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 0, study.text()
 
 
 def test_failures_are_reported_and_others_continue(study):

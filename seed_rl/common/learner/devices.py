@@ -27,7 +27,7 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import several_learners, tpu_encoding, variables
 from seed_rl.common.networks.layers import Layer
-from seed_rl.common.system.nvidia import machine_has_gpu
+from seed_rl.common.system import nvidia
 
 Encoding = Callable[[Any], Any]
 
@@ -71,7 +71,7 @@ class Devices(NamedTuple):
                 "--inference_devices name others. CUDA_VISIBLE_DEVICES hides GPUs from this run "
                 "and leaves them to another."
             )
-        if seen or not machine_has_gpu():
+        if seen or not nvidia.visible_gpus():
             return None
         return (
             "this machine has a GPU (nvidia-smi -L lists it), but TensorFlow cannot use it: the "

@@ -95,7 +95,11 @@ def test_impossible_splits_name_the_option(inference, training, message):
 
 @pytest.mark.parametrize(
     ("script", "hidden", "warns"),
-    [("echo GPU 0", None, True), ("echo GPU 0", "-1", False), ("exit 9", None, False)],
+    [
+        ("echo 'GPU 0: NVIDIA H100 (UUID: GPU-1-a)'", None, True),
+        ("echo 'GPU 0: NVIDIA H100 (UUID: GPU-1-a)'", "-1", False),
+        ("exit 9", None, False),
+    ],
 )
 def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, script, hidden, warns):
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")

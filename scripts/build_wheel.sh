@@ -13,6 +13,9 @@ target="$(realpath -m "${1:-$root/dist}")"
 "$root/scripts/setup.sh" wheel
 export PATH="$root/.venv/bin:$PATH"
 
+mkdir -p "$root/build"
+exec 9> "$root/build/wheel.lock"  # One build at a time: they share setuptools' folders.
+flock 9
 # setuptools would include leftovers of earlier builds.
 rm -rf "$root"/build/lib* "$root"/build/bdist*
 raw="$(mktemp -d)"

@@ -33,6 +33,7 @@ from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
 LAUNCHER = (sys.executable, "-m", "seed_rl.launch.local")
+_DEVICES = ("training_devices", "inference_devices")
 _EVALUATION_ENVS = 20  # At once.
 _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
@@ -109,7 +110,7 @@ class Running(NamedTuple):
     Attributes:
       process: trains or evaluates.
       started: Unix time.
-      gpu: of this run alone, or shared with others; None: it sees all.
+      gpu: the only one that it sees; None: it sees all.
     """
 
     process: Process
@@ -120,8 +121,8 @@ class Running(NamedTuple):
 class Runner:
     """Runs what is left of a study.
 
-    Several runs at a time take turns on the GPUs, if there are several and the study does not name
-    devices: one GPU each, the one with the fewest runs.
+    Runs at the same time divide the GPUs, unless the study names some: each sees one of them, the
+    one on which the fewest train.
 
     Args:
       study: written to its directory.
@@ -213,7 +214,7 @@ class Runner:
         if not trains:
             self._evaluated.add(run)
         arguments = [*self._launcher, *command(self._study, run)]
-        gpu = self._freest_gpu()
+        gpu = self._freest_gpu() if trains else None  # Evaluation computes on the CPU.
         process = Process(
             f"run {run.name}",
             arguments if trains else evaluation(self._study, run),
@@ -229,7 +230,7 @@ class Runner:
         self._running[run] = Running(process, time.time(), gpu)
         self._starts.setdefault(run, time.time())
         what = f"starts: {run.configuration}" if trains else "is evaluated"
-        on = f" (GPU {self._gpus.index(gpu)})" if gpu else ""
+        on = f" ({nvidia.VISIBLE}={gpu})" if gpu else ""
         self._panel.say(f"{run.name} {what.removesuffix(': ')}{on}")
 
     def _freest_gpu(self) -> str | None:
@@ -364,8 +365,9 @@ class Runner:
 
 def _gpus_to_share(spec: Spec, parallel: int) -> list[str]:
     """The GPUs among which to divide the runs of a study; empty: each run sees all."""
-    flags = {*spec.flags, *(choice.flag for choice in spec.choices)}
-    if parallel == 1 or flags & {"training_devices", "inference_devices"}:
+    sampled = {choice.flag for choice in spec.choices}
+    named = [name for name in _DEVICES if "gpu" in str(spec.flags.get(name)) or name in sampled]
+    if parallel == 1 or named or "flagfile" in spec.flags:  # The file may name some.
         return []
     gpus = nvidia.visible_gpus()
     return gpus if len(gpus) > 1 else []

@@ -15,7 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import processor
-from seed_rl.launch import run_lock
+from seed_rl.launch import run_lock, stop
 from seed_rl.study import program
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.waiting import PATIENCE_S, wait_until
@@ -189,8 +189,16 @@ def test_a_grid_runs_each_configuration_once_before_any_again(study):
     assert started == ["0000-seed1", "0001-seed1", "0000-seed2", "0001-seed2"], study.text()
 
 
-@pytest.mark.parametrize(("named", "shared"), [(False, True), (True, False)])
-def test_several_runs_take_a_gpu_each(study, tmp_path, monkeypatch, named, shared):
+@pytest.mark.parametrize(
+    ("flags", "used"),
+    [
+        ({}, ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]),
+        ({"inference_devices": "cpu:0"}, ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]),
+        ({"training_devices": "gpu:0,gpu:1"}, [None] * 4),
+        ({"flagfile": "its.flags"}, [None] * 4),
+    ],
+)
+def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch, flags, used):
     """Guards eight runs on eight GPUs, all of which would otherwise use the first two."""
     driver = tmp_path / "bin" / "nvidia-smi"
     driver.parent.mkdir()
@@ -198,19 +206,19 @@ def test_several_runs_take_a_gpu_each(study, tmp_path, monkeypatch, named, share
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", str(driver.parent), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    study.spec["configurations"] = 3
-    if named:
-        study.spec["flags"]["training_devices"] = "gpu:0,gpu:1"
+    study.spec["configurations"] = 4
+    study.spec["flags"] |= flags
     process = study.start("--parallel=3", behaviour="run")
-    wait_until(lambda: all(study.trains(number) for number in range(3)))
 
     def gpu(number):
+        wait_until(lambda: study.trains(number))
         pid = (study.logdir(number) / "learner.pid").read_text().strip()
         variables = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
         return dict(line.partition("=")[::2] for line in variables).get("CUDA_VISIBLE_DEVICES")
 
-    used = [gpu(number) for number in range(3)]
-    assert sorted(used, key=str) == (["GPU-a", "GPU-a", "GPU-b"] if shared else [None] * 3)
+    first = [gpu(number) for number in range(3)]
+    stop.stop(study.logdir(0))  # The fourth takes its place.
+    assert [*first, gpu(3)] == used
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 0, study.text()
 

@@ -17,8 +17,10 @@ def visible_gpus() -> list[str]:
     present = _present()
     if not present or VISIBLE not in os.environ:
         return present
+    numbers = {str(number) for number in range(len(present))}
     named = (name.strip() for name in os.environ[VISIBLE].split(","))
-    return list(itertools.takewhile(lambda name: name not in ("", "-1"), named))
+    # As CUDA does, which ignores what follows the first invalid one.
+    return list(itertools.takewhile(lambda name: name in numbers or name[:1].isalpha(), named))
 
 
 def _present() -> list[str]:

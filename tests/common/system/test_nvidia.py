@@ -27,6 +27,8 @@ GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11-aa)
         (PARTS, 0, None, ["MIG-33-cc", "MIG-44-dd"]),
         (GPUS, 0, "1, 0", ["1", "0"]),
         (GPUS, 0, "0,-1,1", ["0"]),
+        (GPUS, 0, "0,9,1", ["0"]),
+        (GPUS, 0, "GPU-22-bb", ["GPU-22-bb"]),
         (GPUS, 0, "", []),
         (GPUS, 9, None, []),
         ("No devices were found", 0, None, []),

@@ -23,6 +23,8 @@ from tests.helpers.waiting import wait_until
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("imageio")
 
+FILMED = "tests.helpers.odd_envs:FilmedWithoutTensorFlow"
+
 
 @pytest.mark.slow
 def test_a_clip_is_in_tensorboard_while_the_agent_trains(
@@ -33,7 +35,8 @@ def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     shared = (
         *(f"--server_address={socket_address}", "--num_envs=4", "--env_batch_size=4"),
         "--env_name=CartPole-v1",
-        "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
+        # Slow, so that training leaves the cores to what films.
+        f"--env_wrappers={FILMED},tests.helpers.slow_env:Slow",
     )
     learner = Program(
         *("seed_rl.gym.vtrace_main", *shared, "--run_mode=learner", f"--logdir={logdir}"),

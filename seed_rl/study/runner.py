@@ -366,8 +366,9 @@ class Runner:
 def _gpus_to_share(spec: Spec, parallel: int) -> list[str]:
     """The GPUs among which to divide the runs of a study; empty: each run sees all."""
     sampled = {choice.flag for choice in spec.choices}
-    named = [name for name in _DEVICES if "gpu" in str(spec.flags.get(name)) or name in sampled]
-    if parallel == 1 or named or "flagfile" in spec.flags:  # The file may name some.
+    given = [str(spec.flags.get(name)).lower() for name in _DEVICES]
+    names_some = any("gpu" in devices for devices in given) or not sampled.isdisjoint(_DEVICES)
+    if parallel == 1 or names_some or "flagfile" in spec.flags:  # The file may name some, too.
         return []
     gpus = nvidia.visible_gpus()
     return gpus if len(gpus) > 1 else []

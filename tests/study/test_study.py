@@ -195,6 +195,7 @@ def test_a_grid_runs_each_configuration_once_before_any_again(study):
         ({}, ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]),
         ({"inference_devices": "cpu:0"}, ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]),
         ({"training_devices": "gpu:0,gpu:1"}, [None] * 4),
+        ({"training_devices": "/device:GPU:1"}, [None] * 4),
         ({"flagfile": "its.flags"}, [None] * 4),
     ],
 )

@@ -15,7 +15,7 @@ from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import run_record
-from seed_rl.common.system import files
+from seed_rl.common.system import files, nvidia
 from seed_rl.common.system.extras import missing_extra
 
 DIRECTORY = "videos"
@@ -118,7 +118,7 @@ class Clips(Callback):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+                env={**os.environ, nvidia.VISIBLE: "-1"},
             )
         os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
 

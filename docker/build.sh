@@ -79,13 +79,18 @@ for target in "${targets[@]}"; do
 done
 for family in "${chosen[@]}"; do
   [[ "$family" != base ]] || continue
+  file=family
+  [[ "$family" != dmlab ]] || file=dmlab
   for target in "${targets[@]}"; do
+    requirements="$family"
     case "$target" in
-      learner) image="$(learner_image "$family" "$variant")" ;;
-      actor) image="$(actor_image "$family")" ;;
+      learner) image="$(learner_image "$family" "$variant")" base="$(learner_image base "$variant")" ;;
+      actor)
+        image="$(actor_image "$family")" base="$(actor_image base)"
+        # Without OpenCV, which only games that are rendered or wrapped need.
+        [[ "$family" != atari ]] || requirements=atari-actor
+        ;;
     esac
-    build "$family" "$target" "$image" \
-      --build-arg "LEARNER_BASE=$(learner_image base "$variant")" \
-      --build-arg "ACTOR_BASE=$(actor_image base)"
+    build "$file" family "$image" --build-arg "BASE=$base" --build-arg "REQUIREMENTS=$requirements"
   done
 done

@@ -3,7 +3,7 @@
 #
 #   gcp/scenario.sh NAME [--option=value ...]     e.g. gcp/scenario.sh train_atari --game=Breakout
 #
-# gcp/NAME.sh is the same. What follows NAME overrides the line; options: gcp/submit.py --help
+# What follows NAME overrides the line; options: gcp/submit.py --help
 set -euo pipefail
 
 here="$(dirname "${BASH_SOURCE[0]}")"

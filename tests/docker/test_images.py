@@ -35,10 +35,10 @@ def test_a_run_in_containers(repository):
     assert done.stdout.endswith("passed\n")
 
 
-@pytest.mark.parametrize("family", ["base", *FAMILIES])
-def test_dockerfiles_work_with_plain_builders(repository, family):
+@pytest.mark.parametrize("name", ["base", "family", "dmlab"])
+def test_dockerfiles_work_with_plain_builders(repository, name):
     """No feature that only some builders have; no tag that moves to another Python or Debian."""
-    text = (repository / "docker" / f"Dockerfile.{family}").read_text()
+    text = (repository / "docker" / f"Dockerfile.{name}").read_text()
     assert not re.search(r"# *syntax=|<<|COPY.*--link", text)
     images = re.findall(r"python:\S+", text)
     assert all(image == "python:3.11-slim-bookworm" for image in images)

@@ -97,7 +97,7 @@ def test_images_are_built_if_the_source_has_changed(docker):
     assert values(base, "--tag")[0].startswith("seed-rl-base:")
     assert values(base, "--build-arg") == ["TENSORFLOW=cpu"]
     assert values(atari, "--tag")[0].startswith("seed-rl-atari:")
-    assert f"LEARNER_BASE={values(base, '--tag')[0]}" in values(atari, "--build-arg")
+    assert f"BASE={values(base, '--tag')[0]}" in values(atari, "--build-arg")
     assert len(docker.calls("run")) == 1
 
 

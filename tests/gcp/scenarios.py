@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import pathlib
 import subprocess
 import sys
@@ -14,7 +14,6 @@ from gcp import submit
 from tests import helpers
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-EXPECTED = pathlib.Path(__file__).with_name("jobs.yaml")
 PLACE = {
     "SEED_RL_GCP_PROJECT": "my-lab",
     "SEED_RL_GCP_REGION": "us-central1",
@@ -25,45 +24,31 @@ PLACE = {
 MACHINES = ("--learner_machine=n1-standard-8", "--actor_machine=n2-standard-8")
 NETWORK = "--network=projects/12345/global/networks/lab"
 SCENARIOS = {
-    **{path.stem: (path.name,) for path in sorted((REPOSITORY / "gcp").glob("*_*.sh"))},
-    "train_atari_spot": ("train_atari.sh", "--spot=all", "--game=Breakout"),
-    "train_football_spot_actors": ("train_football_scoring.sh", "--spot=actors", NETWORK),
-    "sweep_spot": ("sweep_atari.sh", "--spot=all", "--trials=50"),
-}
-
-_LEVEL = "rooms_watermaze"
-LIKE = {
     **{
-        name: (f"train_dmlab_{_LEVEL}", {_LEVEL: name.removeprefix("train_dmlab_")})
-        for name in SCENARIOS
-        if name.startswith("train_dmlab_") and not name.endswith(_LEVEL)
+        name: (name,)
+        for name in (
+            *("sweep_atari", "train_atari", "train_atari_vtrace", "train_dmlab30"),
+            *("train_dmlab_rooms_watermaze", "train_football_scoring"),
+            *("train_football_checkpoints", "train_mujoco"),
+        )
     },
-    "train_football_checkpoints": (
-        "train_football_scoring",
-        {"-scoring": "-checkpoints", "experiment=scoring": "experiment=scoring,checkpoints"},
-    ),
-    "train_atari_spot": ("train_atari", {"Pong": "Breakout", "STANDARD": "SPOT"}),
-    "sweep_spot": (
-        "sweep_atari",
-        {"-trial-count=20": "-trial-count=50", 'Count": 20': 'Count": 50', "STANDARD": "SPOT"},
-    ),
+    "train_atari_spot": ("train_atari", "--spot=all", "--game=Breakout"),
+    "train_football_spot_actors": ("train_football_scoring", "--spot=actors", NETWORK),
+    "sweep_spot": ("sweep_atari", "--spot=all", "--trials=50"),
 }
-"""Scenarios that are as another, but for some words."""
 
 
-def _reviewed() -> dict[str, dict[str, Any]]:
-    found = yaml.safe_load(EXPECTED.read_text("utf-8"))
-    for name, (other, words) in LIKE.items():
-        text = json.dumps(found[other])
-        for word, replaced in words.items():
-            assert word in text
-            text = text.replace(word, replaced)
-        found[name] = json.loads(text)
-    return found
-
-
-REVIEWED = _reviewed()
-"""By scenario: its jobs by the calls of gcloud that submit them."""
+@functools.cache
+def submitted(scenario: str) -> dict[str, dict[str, Any]]:
+    """The jobs of a scenario's dry run, by the calls of gcloud."""
+    done = run("scenario.sh", *SCENARIOS[scenario], "--dry_run")
+    assert done.stderr == ""
+    jobs = {}
+    for part in done.stdout.split("---\n"):
+        command, label, spec = part.split("\n", 2)
+        assert label == "# JOB.yaml:"
+        jobs[command.removeprefix("# ")] = yaml.safe_load(spec)
+    return jobs
 
 
 def run(

@@ -11,7 +11,7 @@ import pytest
 
 from gcp import gcloud, job
 from tests import helpers
-from tests.gcp.scenarios import MACHINES, NETWORK, REVIEWED, parse, run
+from tests.gcp.scenarios import MACHINES, NETWORK, parse, run, submitted
 
 # The first two texts are what version 528.0.0 wrote; the others, which need an account, follow
 # issues and documentation in public.
@@ -87,7 +87,7 @@ def test_without_gcloud(tmp_path: pathlib.Path) -> None:
     for name in ("bash", "dirname", "env"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     (tmp_path / "python3").symlink_to(pathlib.Path(sys.executable).resolve())
-    done = run("train_mujoco.sh", path=str(tmp_path))
+    done = run("scenario.sh", "train_mujoco", path=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"error: gcloud is not installed: .*--dry_run needs neither.*\n", done.stderr
@@ -98,12 +98,12 @@ def test_without_gcloud(tmp_path: pathlib.Path) -> None:
 def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
     path = f"{pathlib.Path(shutil.which('gcloud') or '').parent}:/usr/bin:/bin"
     environment = {"CLOUDSDK_CONFIG": str(tmp_path), "HOME": str(tmp_path)}
-    done = run("train_mujoco.sh", path=path, **environment)
+    done = run("scenario.sh", "train_mujoco", path=path, **environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: You are not logged in: gcloud auth login\n"
     # Its parser accepts the command, and it would go on to the job.
     place = ["--project=my-lab", "--region=us-central1"]
-    (job_file := tmp_path / "job.yaml").write_text(job.to_yaml(*REVIEWED["train_mujoco"].values()))
+    (job_file := tmp_path / "job.yaml").write_text(job.to_yaml(*submitted("train_mujoco").values()))
     create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x"]
     create += [f"--config={job_file}", "--quiet"]
     refused = helpers.run(*create, env={"PATH": path, **environment})
@@ -120,9 +120,9 @@ def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
         "echo me@example.com\n"
     )
     keeper.chmod(0o755)
-    done = run("train_atari.sh", path=f"{tmp_path}:/usr/bin:/bin")
+    done = run("scenario.sh", "train_atari", path=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 0, done.stderr
-    [expected] = REVIEWED["train_atari"].values()
+    [expected] = submitted("train_atari").values()
     assert (tmp_path / "gcloud.job").read_text() == job.to_yaml(expected)
     registry, ends = "us-central1-docker.pkg.dev/my-lab/seed-rl", (":1.0-gpu", "-actor:1.0")
     calls = (tmp_path / "gcloud.calls").read_text().splitlines()
@@ -148,7 +148,9 @@ def test_actors_that_are_refused_leave_no_learner_behind_unseen(tmp_path: pathli
             "*create*) echo created ;; *' list --project'*) ;; *) echo me ;; esac\n"
         )
         fake.chmod(0o755)
-        done = run("train_atari.sh", "--spot=actors", NETWORK, path=f"{tmp_path}:/usr/bin:/bin")
+        done = run(
+            "scenario.sh", "train_atari", "--spot=actors", NETWORK, path=f"{tmp_path}:/usr/bin:/bin"
+        )
         assert done.returncode == 2
         return done.stdout + done.stderr
 
@@ -173,11 +175,11 @@ def test_a_run_whose_job_has_not_ended_is_not_submitted_again(tmp_path: pathlib.
         f"{name}\tJOB_STATE_FAILED\tprojects/1/locations/x/customJobs/6\n"
         f"{name}-2\tJOB_STATE_RUNNING\tprojects/1/locations/x/customJobs/7\n"
     )
-    done = run("train_atari.sh", path=path)
+    done = run("scenario.sh", "train_atari", path=path)
     assert done.returncode == 0 and "created" in done.stdout, done.stderr
     with jobs.open("a") as file:
         file.write(f"{name}-actors\tJOB_STATE_PENDING\tprojects/1/locations/x/customJobs/8\n")
-    done = run("train_atari.sh", path=path)
+    done = run("scenario.sh", "train_atari", path=path)
     assert done.returncode == 2 and "created" not in done.stdout
     [line] = done.stderr.splitlines()
     assert line.startswith(f"error: The run {name} has a job already: ")

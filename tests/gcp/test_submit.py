@@ -1,54 +1,26 @@
-"""gcp/submit.py and the scenario scripts: the exact jobs, the API's own schema, and messages.
+"""gcp/submit.py and the scenarios: the jobs, the API's own schema, and messages.
 
-The expected jobs are in jobs.yaml; after a wanted change, `python -m tests.gcp.test_submit` writes
-them anew, for review.
+The jobs of a training and of a tuning are in jobs.yaml, for review.
 """
 
 from __future__ import annotations
 
 import pathlib
 import re
-import sys
 
 import pytest
 import yaml
 
 from gcp import job, submit
 from seed_rl.common.errors import UserError
-from tests.gcp.scenarios import (
-    EXPECTED,
-    LIKE,
-    MACHINES,
-    NETWORK,
-    REPOSITORY,
-    REVIEWED,
-    SCENARIOS,
-    parse,
-    run,
-)
+from tests.gcp.scenarios import MACHINES, NETWORK, REPOSITORY, SCENARIOS, parse, run, submitted
 
-JOBS = [spec for jobs in REVIEWED.values() for spec in jobs.values()]
+REVIEWED = yaml.safe_load(pathlib.Path(__file__).with_name("jobs.yaml").read_text("utf-8"))
 
 
-def _submitted(text: str) -> dict[str, dict]:
-    """The jobs of a dry run, by the calls of gcloud."""
-    jobs = {}
-    for part in text.split("---\n"):
-        command, label, spec = part.split("\n", 2)
-        assert label == "# JOB.yaml:"
-        jobs[command.removeprefix("# ")] = yaml.safe_load(spec)
-    return jobs
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", REVIEWED)
 def test_dry_runs_are_the_reviewed_jobs(name: str) -> None:
-    done = run(*SCENARIOS[name], "--dry_run")
-    assert done.stderr == ""
-    assert _submitted(done.stdout) == REVIEWED[name]
-
-
-def test_every_reviewed_job_is_of_a_scenario() -> None:
-    assert REVIEWED.keys() == SCENARIOS.keys()
+    assert submitted(name) == REVIEWED[name]
 
 
 def test_the_yaml_means_what_was_to_be_submitted() -> None:
@@ -75,8 +47,9 @@ def _validate(spec: dict) -> None:
     json_format.ParseDict(spec, message.pb(message()), ignore_unknown_fields=False)
 
 
-def test_jobs_fit_the_schema_of_the_api() -> None:
-    for spec in JOBS:
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_jobs_fit_the_schema_of_the_api(name: str) -> None:
+    for spec in submitted(name).values():
         _validate(spec)
 
 
@@ -92,7 +65,7 @@ def test_the_schema_finds_a_planted_mistake() -> None:
 def test_every_scenario_rents_machines_for_its_actors_and_the_image_for_its_gpus() -> None:
     for name in SCENARIOS:
         actors, places = 0, 0
-        for spec in REVIEWED[name].values():
+        for spec in submitted(name).values():
             for pool in spec.get("trialJobSpec", spec)["workerPoolSpecs"]:
                 container = pool["containerSpec"]
                 variables = {v["name"]: v["value"] for v in container["env"]}
@@ -243,23 +216,29 @@ def test_mistakes_are_one_message(arguments: tuple[str, ...], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("script", "wrong", "message"),
+    ("scenario", "wrong", "message"),
     [
-        ("train_atari.sh", "--learning_rat=1", "Unknown command line flag 'learning_rat'"),
-        ("train_atari.sh", "--dryrun", "Unknown command line flag 'dryrun'"),
-        ("train_football_scoring.sh", "--batch_size=many", "batch_size"),
+        ("train_atari", "--learning_rat=1", "Unknown command line flag 'learning_rat'"),
+        ("train_atari", "--dryrun", "Unknown command line flag 'dryrun'"),
+        ("train_football_scoring", "--batch_size=many", "batch_size"),
     ],
 )
-def test_flags_of_the_program_are_checked_here(script: str, wrong: str, message: str) -> None:
+def test_flags_of_the_program_are_checked_here(scenario: str, wrong: str, message: str) -> None:
     """And not on machines that are already rented."""
-    done = run(script, "--dry_run", wrong)
+    done = run("scenario.sh", scenario, "--dry_run", wrong)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert line.startswith("error: ") and message in line
 
 
 def test_where_flags_cannot_be_checked_that_is_said(python_without_packages: str) -> None:
-    done = run("train_atari.sh", "--dry_run", "--learning_rat=1", PYTHON=python_without_packages)
+    done = run(
+        "scenario.sh",
+        "train_atari",
+        "--dry_run",
+        "--learning_rat=1",
+        PYTHON=python_without_packages,
+    )
     [line] = done.stderr.splitlines()
     assert line.startswith("warning: flags were not checked, because")
     assert done.returncode == 0 and '"--learning_rat=1"' in done.stdout
@@ -279,38 +258,17 @@ def test_parameters_of_a_study_are_checked(
     """Those of gcp/studies are, too, by the dry runs above."""
     text = (REPOSITORY / "gcp/studies/atari_vtrace.json").read_text("utf-8")
     (tmp_path / "study").write_text(text.replace(right, wrong))
-    done = run("sweep_atari.sh", "--dry_run", f"--study={tmp_path}/study")
+    done = run("scenario.sh", "sweep_atari", "--dry_run", f"--study={tmp_path}/study")
     [line] = done.stderr.splitlines()
     assert done.returncode == 2 and line.startswith("error: ") and message in line
 
 
 def test_a_python_that_is_not_there() -> None:
-    done = run("train_atari.sh", "--dry_run", PYTHON="/nowhere/python")
+    done = run("scenario.sh", "train_atari", "--dry_run", PYTHON="/nowhere/python")
     assert done.returncode == 2
     assert done.stderr == "error: PYTHON=/nowhere/python: No such file or directory.\n"
 
 
 def test_gin_files_of_scenarios_exist_in_the_image() -> None:
-    files = re.findall(r"--gin_config=([^\"]+)", "".join(map(job.to_yaml, JOBS)))
+    files = re.findall(r"--gin_config=([^\"]+)", job.to_yaml(*submitted("train_mujoco").values()))
     assert files and all((REPOSITORY / path).is_file() for path in files)
-
-
-def _write_reviewed() -> None:
-    written = {}
-    for scenario, command in SCENARIOS.items():
-        if scenario in LIKE:
-            continue
-        made = run(*command, "--dry_run")
-        sys.stderr.write(made.stderr)
-        written[scenario] = _submitted(made.stdout)
-        shared: dict[str, list] = {}  # The arguments of a scenario are written once.
-        for spec in written[scenario].values():
-            for pool in spec.get("trialJobSpec", spec)["workerPoolSpecs"]:
-                container = pool["containerSpec"]
-                container["args"] = shared.setdefault(str(container["args"]), container["args"])
-    text = yaml.safe_dump(written, width=100, sort_keys=False, default_flow_style=None)
-    EXPECTED.write_text(text, "utf-8")
-
-
-if __name__ == "__main__":
-    _write_reviewed()

@@ -193,7 +193,7 @@ def measure_speed(replay: Any, inserted: list[Any], seconds: float) -> Figures:
 def _chunks(specs: Any, unrolls: Any) -> list[Any]:
     """The unrolls in batches of `INSERTED`."""
     layout = Layout(specs)
-    arrays, count = layout.arrays(unrolls, time_major=True)
+    arrays, count = layout.arrays(unrolls)
     return [
         layout.pack(
             [
@@ -211,7 +211,7 @@ def _medians(rounds: list[Figures]) -> Figures:
 
 def _used_bytes(specs: Any, unrolls: Any) -> float:
     """Memory per unroll of a replay full of these."""
-    count = Layout(specs).arrays(unrolls, True)[1]
+    count = Layout(specs).arrays(unrolls)[1]
     replay = new_replay(specs, count)
     replay.insert(unrolls)
     return replay.stats().bytes_used / count

@@ -40,8 +40,8 @@ class AtariVectorEnvironment:
         fire_reset: bool = False,
     ):
         """Creates the games; see `seed_rl.atari.environment.AtariConfig` for the options."""
-        self._env_ids = np.asarray(env_ids, np.int32)
-        size = len(self._env_ids)
+        self.env_ids = np.asarray(env_ids, np.int32)
+        size = len(self.env_ids)
         self._ale = ale_py.ALEVectorInterface(
             rom_path=rom_path,
             num_envs=size,
@@ -82,11 +82,6 @@ class AtariVectorEnvironment:
         self._life_begins = np.ones(size, np.bool_)
         self._lives = np.zeros(size, np.int32)
 
-    @property
-    def env_ids(self) -> np.ndarray:
-        """Environment ids <int32>[k]."""
-        return self._env_ids
-
     def reset(self, seed: int | None = None) -> np.ndarray:
         """Starts a new episode in every game.
 
@@ -99,7 +94,7 @@ class AtariVectorEnvironment:
         if seed is None and self._must_seed:
             seed = int.from_bytes(os.urandom(4), "little")
         self._must_seed = False
-        seeds = [-1 if s is None else s for s in env_seeds(seed, self._env_ids)]
+        seeds = [-1 if s is None else s for s in env_seeds(seed, self.env_ids)]
         self._truncated.fill(False)
         self._life_begins.fill(True)
         self._episode_step.fill(0)
@@ -120,7 +115,7 @@ class AtariVectorEnvironment:
             self._ale.send(actions, self._full_strength)
             frames, rewards, terminated, _, info = self._ale.recv()
         except Exception as error:
-            raise EnvironmentFailure(f"ALE raised in a step of {self._env_ids}.") from error
+            raise EnvironmentFailure(f"ALE raised in a step of {self.env_ids}.") from error
         abandoned = self._truncated
         done = terminated | abandoned
         lives = info["lives"]
@@ -150,6 +145,6 @@ class AtariVectorEnvironment:
         try:
             frames, info = self._ale.reset(rows, seeds)
         except Exception as error:
-            raise EnvironmentFailure(f"ALE raised in a reset of {self._env_ids}.") from error
+            raise EnvironmentFailure(f"ALE raised in a reset of {self.env_ids}.") from error
         self._lives[:] = info["lives"]
         return frames.reshape(self._shape)

@@ -73,7 +73,7 @@ class ReplayStore(tf.Module):
         tf.nest.assert_same_structure(self._specs(), values)
 
         def insert(priorities: np.ndarray, *leaves: np.ndarray) -> np.ndarray:
-            keys = self._replay.insert(list(leaves), priorities, time_major=False)
+            keys = self._replay.insert(list(leaves), priorities)
             return keys % self._size
 
         slots = self._in_order(insert, [priorities, *tf.nest.flatten(values)], tf.int64)
@@ -102,7 +102,7 @@ class ReplayStore(tf.Module):
         def sample(num_samples: Any, exponent: Any) -> list[np.ndarray]:
             if not len(self._replay):
                 raise ValueError("The replay is empty: insert something before sampling.")
-            drawn = self._replay.sample(int(num_samples), float(exponent), time_major=False)
+            drawn = self._replay.sample(int(num_samples), float(exponent))
             weights = drawn.importance_weights / drawn.importance_weights.max()
             return [drawn.keys % self._size, weights, *tf.nest.flatten(drawn.unrolls)]
 
@@ -212,5 +212,4 @@ def _swap(array: np.ndarray) -> np.ndarray:
 
 
 def _field(spec: tf.TensorSpec) -> replay.FieldSpec:
-    # The first dimension is usually time. As neighbours in time are similar, this compresses well.
-    return replay.FieldSpec(tuple(spec.shape), spec.dtype.as_numpy_dtype, time=spec.shape.rank > 0)
+    return replay.FieldSpec(tuple(spec.shape), spec.dtype.as_numpy_dtype, time=False)

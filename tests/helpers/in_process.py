@@ -14,7 +14,7 @@ from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.inference import env_specs
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.devices import batches, make_devices
 from seed_rl.common.learner.fused_adam import FusedAdam
@@ -75,10 +75,11 @@ class Run(contextlib.AbstractContextManager):
         self.inference = CentralInference(
             self.algorithm,
             self.specs,
-            InferenceSizes(
-                num_envs, num_eval_envs, unroll_length, self.algorithm.taken_at_once(batch_size)
-            ),
             placement.place_inference(self.algorithm.network, self.algorithm.make_network),
+            num_envs=num_envs,
+            num_eval_envs=num_eval_envs,
+            unroll_length=unroll_length,
+            queue_capacity=self.algorithm.taken_at_once(batch_size),
         )
         self.store = self.inference.store
         self._training = TrainingStep(self.algorithm, optimizer, strategy, 40.0)

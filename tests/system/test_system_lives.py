@@ -22,7 +22,7 @@ import tensorflow as tf
 from seed_rl import grpc
 from seed_rl.common.errors import ExitCode
 from seed_rl.common.inference import env_specs
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.types import EnvOutput, Unroll
@@ -77,8 +77,10 @@ class Side:
         self.inference = CentralInference(
             algorithm,
             specs,
-            InferenceSizes(NUM_ENVS, 0, UNROLL_LENGTH, queue_capacity=16),
             [("/cpu:0", algorithm.network)],
+            num_envs=NUM_ENVS,
+            unroll_length=UNROLL_LENGTH,
+            queue_capacity=16,
         )
         self.server = grpc.Server([address], grpc.ServerOptions(max_batch_size=NUM_ENVS))
         self.server.bind(self.inference.functions, isolate_errors=True)

@@ -42,6 +42,14 @@ class VectorEnvironment:
 
     Scores in `info["score_reward"]`, `info["learning_episode_over"]`, `info["action_mask"]` and
     `info["is_success"]` mean the same as for single environments.
+
+    Attributes:
+      env_ids: <int32>[k] ids of the environments.
+      env: the vector environment.
+      truncated: <bool>[k] whether the episode is over and the next step resets it: it was
+        truncated, or (where the last step had `done`) terminated without a partial reset.
+      autoreset_mode: what the vector environment does at the end of an episode.
+      resets_rows: whether it can reset some of its environments.
     """
 
     def __init__(self, env: Any, env_ids: Any, *, raw_observations: bool = False):
@@ -55,12 +63,12 @@ class VectorEnvironment:
         Raises:
           UserError: it is not a vector environment of k environments, or not a supported one.
         """
-        self._env_ids = np.asarray(env_ids, np.int32)
-        size = len(self._env_ids)
-        self._mode, self._resets_rows = _inspect(env, size)
-        self._env = env
+        self.env_ids = np.asarray(env_ids, np.int32)
+        size = len(self.env_ids)
+        self.autoreset_mode, self.resets_rows = _inspect(env, size)
+        self.env = env
         self._single_space = env.single_observation_space
-        self._name = f"Environments {rewards.describe_ids(self._env_ids)}"
+        self._name = f"Environments {rewards.describe_ids(self.env_ids)}"
         self._masks: action_masks.ActionMasks | None = None
         space = self._single_space
         if where := action_masks.place(env, space, env.single_action_space):
@@ -80,36 +88,9 @@ class VectorEnvironment:
         self._specs = spaces.specs(self.observation_space)
         self._owner = f"{self._name}: their observation"
         self._episode_step = np.zeros(size, np.int32)
-        self._truncated = np.zeros(size, np.bool_)
+        self.truncated = np.zeros(size, np.bool_)
         self._success = np.full(size, np.nan, np.float32)
         self._begun_mask: Any = None  # Of episodes that begin before the protocol says so.
-
-    @property
-    def env_ids(self) -> np.ndarray:
-        """<int32>[k] ids of the environments."""
-        return self._env_ids
-
-    @property
-    def env(self) -> Any:
-        """The vector environment."""
-        return self._env
-
-    @property
-    def truncated(self) -> np.ndarray:
-        """<bool>[k] whether the episode is over and the next step resets it: it was truncated, or
-        (where the last step had `done`) terminated without a partial reset.
-        """
-        return self._truncated
-
-    @property
-    def autoreset_mode(self) -> AutoresetMode:
-        """What the vector environment does at the end of an episode."""
-        return self._mode
-
-    @property
-    def resets_rows(self) -> bool:
-        """Whether the vector environment can reset some of its environments."""
-        return self._resets_rows
 
     def reset(self, seed: int | None = None) -> Any:
         """Begins a new episode in every environment.
@@ -125,7 +106,7 @@ class VectorEnvironment:
           UserError: an observation is not in the declared space.
         """
         self._episode_step.fill(0)
-        self._truncated.fill(False)
+        self.truncated.fill(False)
         observation, info = self._call("reset", seed=self._seeds(seed))
         return self._observation(observation, self._mask(observation, info))
 
@@ -140,8 +121,8 @@ class VectorEnvironment:
           UserError: an action or observation is not in the declared space.
         """
         actions = self._check_actions(action_batch)
-        abandoned = self._truncated
-        if self._mode == AutoresetMode.DISABLED and abandoned.any():
+        abandoned = self.truncated
+        if self.autoreset_mode == AutoresetMode.DISABLED and abandoned.any():
             begun = self._reset_rows(abandoned)  # It does not step finished episodes.
             self._begun_mask = self._mask(*begun)
         if self._masks is not None and self._begun_mask is not None and abandoned.any():
@@ -157,22 +138,22 @@ class VectorEnvironment:
         mask = self._mask(observation, info)
         raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
         self._success = np.where(abandoned, self._success, self._given(info, "is_success"))
-        if self._mode == AutoresetMode.SAME_STEP and truncated.any():
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and truncated.any():
             self._begun_mask = mask
             observation = _with_last(observation, self._single_space, info, truncated)
             last_mask = self._mask(observation, info.get("final_info", {}))
             mask = _with_rows(mask, last_mask, truncated)
-        if self._mode == AutoresetMode.NEXT_STEP and not self._resets_rows:
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP and not self.resets_rows:
             over, truncated = over | terminated, truncated | terminated
             terminated = np.zeros_like(terminated)
-        again = abandoned if self._mode == AutoresetMode.SAME_STEP else terminated
-        if self._mode == AutoresetMode.DISABLED:
+        again = abandoned if self.autoreset_mode == AutoresetMode.SAME_STEP else terminated
+        if self.autoreset_mode == AutoresetMode.DISABLED:
             again = abandoned | terminated
-        if again.any() and self._resets_rows:
+        if again.any() and self.resets_rows:
             first, first_info = self._reset_rows(again)
             observation = _with_rows(observation, first, again)
             mask = _with_rows(mask, self._mask(first, first_info), again)
-        self._truncated = truncated
+        self.truncated = truncated
         self._episode_step[terminated | abandoned] = 0
         reward[abandoned] = 0.0
         raw_reward[abandoned] = 0.0
@@ -188,19 +169,19 @@ class VectorEnvironment:
 
     def render(self) -> Any:
         """What the first environment renders."""
-        frames = self._env.render()
+        frames = self.env.render()
         return frames[0] if frames is not None and len(frames) else frames
 
     def close(self) -> None:
         """Closes the environments."""
         with contextlib.suppress(Exception):
-            self._env.close()
+            self.env.close()
 
     def _seeds(self, seed: int | None) -> Any:
         if seed is None:
             return None
-        seeds = [s for s in env_seeds(seed, self._env_ids) if s is not None]
-        base = getattr(self._env, "unwrapped", self._env)
+        seeds = [s for s in env_seeds(seed, self.env_ids) if s is not None]
+        base = getattr(self.env, "unwrapped", self.env)
         if isinstance(base, (SyncVectorEnv, AsyncVectorEnv)):
             return seeds
         if type(base).__module__.startswith("ale_py."):
@@ -213,17 +194,17 @@ class VectorEnvironment:
 
     def _mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Masks of actions <uint8>[k, choices]; () without."""
-        return self._masks.find(observation, info, len(self._env_ids)) if self._masks else ()
+        return self._masks.find(observation, info, len(self.env_ids)) if self._masks else ()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):
-            return getattr(self._env, name)(*arguments, **named)
+            return getattr(self.env, name)(*arguments, **named)
 
     def _observation(self, raw: Any, mask: Any) -> Any:
         """Converts, and checks that the result fits the space that agents see."""
-        size = len(self._env_ids)
+        size = len(self.env_ids)
         if self._masks is not None:
-            raw = self._masks.put(raw, mask, self._truncated)
+            raw = self._masks.put(raw, mask, self.truncated)
 
         def fit(spec: spaces.ArraySpec, leaf: Any) -> np.ndarray:
             leaf = spaces.fitting(spec, leaf, self._owner, size)
@@ -238,7 +219,7 @@ class VectorEnvironment:
 
     def _numbers(self, values: Any, name: str) -> np.ndarray:
         array = np.asarray(values)
-        if array.shape != self._env_ids.shape or array.dtype.kind not in "biuf":
+        if array.shape != self.env_ids.shape or array.dtype.kind not in "biuf":
             raise UserError(
                 f"{self._name}: their {name} are {array.dtype.name}"
                 f"{list(array.shape)}. Make step() return one number per environment."
@@ -258,7 +239,7 @@ class VectorEnvironment:
 
     def _given(self, info: Mapping[str, Any], name: str, default: Any = np.nan) -> np.ndarray:
         """Numbers <float32>[k] of an info; `default` where there are none."""
-        values = np.full(len(self._env_ids), default, np.float32)
+        values = np.full(len(self.env_ids), default, np.float32)
         for source in (info, info.get("final_info")):  # The latter: with SAME_STEP, at ends.
             if isinstance(source, Mapping) and name in source:
                 given = np.asarray(source.get(f"_{name}", True)) & np.ones(len(values), np.bool_)

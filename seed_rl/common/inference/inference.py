@@ -7,7 +7,6 @@ implementation serves every agent; the differences are in its `Algorithm`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,28 +20,6 @@ from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput, Specs, Step
 
 _HOST = "/cpu:0"
-
-
-@dataclasses.dataclass(frozen=True)
-class InferenceSizes:
-    """The number of environments and the size of their unrolls.
-
-    Attributes:
-      num_envs: number of environments; their ids are `[0, num_envs)`.
-      num_eval_envs: number of evaluation environments, which have the highest ids.
-      unroll_length: steps per unroll, without overlap and bootstrap step.
-      queue_capacity: complete unrolls that may wait for training.
-      max_batch: environments in the largest batch; 0: `num_envs`.
-      unrolls_per_step: if above 0, inference waits while training has that many complete unrolls;
-        see `InferenceStore`.
-    """
-
-    num_envs: int
-    num_eval_envs: int
-    unroll_length: int
-    queue_capacity: int
-    max_batch: int = 0
-    unrolls_per_step: int = 0
 
 
 class CentralInference:
@@ -63,35 +40,40 @@ class CentralInference:
         self,
         policy: Policy,
         specs: Specs,
-        sizes: InferenceSizes,
         placements: Sequence[tuple[str, tf.Module]],
+        *,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        max_batch: int = 0,
+        **sizes: int,
     ):
         """Creates the variables of every network and an empty store.
 
         Args:
           policy: chooses actions.
           specs: specs of one environment.
-          sizes: sizes of the store.
           placements: (device, network) for each inference device.
+          num_envs: number of environments; their ids are `[0, num_envs)`.
+          num_eval_envs: of these, evaluation environments, which have the highest ids.
+          max_batch: environments in the largest batch; 0: `num_envs`.
+          **sizes: `unroll_length`, `queue_capacity` and `unrolls_per_step` of `InferenceStore`.
         """
         self._policy = policy
         self._specs = specs
-        self._max_batch = sizes.max_batch or sizes.num_envs
-        self._num_eval_envs = sizes.num_eval_envs
-        self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
+        self._max_batch = max_batch or num_envs
+        self._num_eval_envs = num_eval_envs
+        self._num_training_envs = num_envs - num_eval_envs
         for device, network in placements:
             with tf.device(device):
                 recorded = initialize(policy, network, specs)
         self.store = InferenceStore(
-            num_envs=sizes.num_envs,
+            num_envs=num_envs,
             num_training_envs=self._num_training_envs,
-            unroll_length=sizes.unroll_length,
             num_overlapping_steps=policy.num_overlapping_steps,
-            queue_capacity=sizes.queue_capacity,
             action_specs=specs.action,
             initial_state=policy.network.initial_state(1),
             step_specs=Step(specs.action, specs.env_output, recorded),
-            unrolls_per_step=sizes.unrolls_per_step,
+            **sizes,
         )
         self.functions = [
             self._function(number, device, network)

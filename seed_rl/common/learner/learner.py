@@ -24,7 +24,7 @@ from seed_rl.common.callbacks import Callbacks, Run
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
+from seed_rl.common.inference.inference import CentralInference, initialize
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import BATCHES_END, TrainingStep
@@ -97,15 +97,13 @@ class Learner:
         self._inference = CentralInference(
             self._algorithm,
             job.specs,
-            InferenceSizes(
-                run.num_envs,
-                run.num_eval_envs,
-                config.unroll_length,
-                config.queue_capacity(self._algorithm.taken_at_once(config.batch_size)),
-                config.max_inference_batch(run),
-                config.batch_size if self._algorithm.block_inference_on_training else 0,
-            ),
             placements,
+            num_envs=run.num_envs,
+            num_eval_envs=run.num_eval_envs,
+            max_batch=config.max_inference_batch(run),
+            unroll_length=config.unroll_length,
+            queue_capacity=config.queue_capacity(self._algorithm.taken_at_once(config.batch_size)),
+            unrolls_per_step=config.batch_size * self._algorithm.block_inference_on_training,
         )
         self._copies = [copy for _, copy in placements if copy is not network]
         self._copy_weights = tf.function(

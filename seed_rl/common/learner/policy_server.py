@@ -16,7 +16,7 @@ import tensorflow as tf
 from seed_rl.common.acting.environment_process import InternalRequest
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
+from seed_rl.common.inference.inference import CentralInference, initialize
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.inference.policy import Acted, Policy
 from seed_rl.common.learner.playing import Episode
@@ -87,13 +87,16 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
     initialize(algorithm, algorithm.network, job.specs)
     weights = _Weights(job, Path(request.weights))
     weights.refresh()
-    config = job.config
-    sizes = InferenceSizes(
-        job.run.num_envs, job.run.num_envs, 1, 1, config.max_inference_batch(job.run)
-    )
     (device, _), *_ = job.devices.place_inference(algorithm.network, algorithm.make_network)
     inference = CentralInference(
-        _Acting(algorithm, request.sampled), job.specs, sizes, [(device, algorithm.network)]
+        _Acting(algorithm, request.sampled),
+        job.specs,
+        [(device, algorithm.network)],
+        num_envs=job.run.num_envs,
+        num_eval_envs=job.run.num_envs,
+        max_batch=job.config.max_inference_batch(job.run),
+        unroll_length=1,
+        queue_capacity=1,
     )
     score = _Score(request, job.run.num_envs)
     with StopSignal(on_stop=inference.store.close) as stop, serving(job, inference):

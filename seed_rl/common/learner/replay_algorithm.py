@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -158,7 +159,7 @@ class ReplayAlgorithm(Algorithm):
 
 def replay_logs(replay: PrioritizedReplay) -> dict[str, Any]:
     """The replay's part of `Algorithm.logs`."""
-    return {f"replay/{name}": value for name, value in replay.stats().as_dict().items()}
+    return {f"replay/{name}": value for name, value in dataclasses.asdict(replay.stats()).items()}
 
 
 def replay_files(

@@ -217,8 +217,7 @@ class BatchSource:
         size, specs = self._batch_size, self._replay.layout.specs
         specs = self._hindsight.part_specs(specs) if self._hindsight else specs
         signature = [
-            tf.TensorSpec(field.batch_shape(size, time_major=True), field.dtype)
-            for field in tf.nest.flatten(specs)
+            tf.TensorSpec(field.batch_shape(size), field.dtype) for field in tf.nest.flatten(specs)
         ]
         signature += [tf.TensorSpec([size], tf.int64), tf.TensorSpec([size], tf.float32)]
 

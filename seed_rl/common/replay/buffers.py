@@ -28,7 +28,7 @@ class BatchMemory:
         # a thread that holds that lock.
         self._free: deque[mmap.mmap] = deque(maxlen=_MAX_FREE)
 
-    def take(self, layout: Layout, size: int, time_major: bool) -> list[np.ndarray]:
+    def take(self, layout: Layout, size: int) -> list[np.ndarray]:
         """Uninitialized arrays for `size` unrolls, one per field of `layout`."""
         offsets = [0]
         for field in layout.fields:
@@ -38,7 +38,7 @@ class BatchMemory:
         arrays = []
         for field, offset in zip(layout.fields, offsets, strict=False):
             part = whole[offset : offset + field.nbytes * size]
-            arrays.append(part.view(field.dtype).reshape(field.batch_shape(size, time_major)))
+            arrays.append(part.view(field.dtype).reshape(field.batch_shape(size)))
         return arrays
 
     def _take(self, num_bytes: int) -> np.ndarray:

@@ -112,7 +112,7 @@ class RateLimiter:
             return self._warm_up == 0
 
     @property
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         """Counts, the ratio achieved, the surplus, and the seconds each side has waited."""
         with self._changed:
             achieved = self._sampled / self._counted_inserts if self._counted_inserts else 0.0

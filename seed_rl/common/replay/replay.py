@@ -83,10 +83,6 @@ class ReplayStats:
     evicted_for_memory: int
     late_updates: int
 
-    def as_dict(self) -> dict[str, float]:
-        """The metrics by name."""
-        return dataclasses.asdict(self)
-
 
 class PrioritizedReplay:
     """Compressed unrolls in host memory, sampled by priority at a fixed ratio to their insertion.
@@ -131,19 +127,12 @@ class PrioritizedReplay:
     def __len__(self) -> int:
         return len(self.storage)
 
-    def insert(
-        self,
-        unrolls: nest.Nest,
-        priorities: npt.ArrayLike | None = None,
-        time_major: bool = True,
-    ) -> np.ndarray:
+    def insert(self, unrolls: nest.Nest, priorities: npt.ArrayLike | None = None) -> np.ndarray:
         """Inserts unrolls; waits while sampling is too far behind.
 
         Args:
-          unrolls: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`; fields
-            without time are [n, ...].
+          unrolls: nest of arrays [time, n, ...]; fields without time are [n, ...].
           priorities: <float>[n], finite and not negative; None: all 1.
-          time_major: see `unrolls`.
 
         Returns:
           Keys <int64>[n] of the unrolls.
@@ -154,22 +143,16 @@ class PrioritizedReplay:
           ReplayClosed: nothing was inserted.
         """
         self.limiter.await_insert()
-        keys = self.storage.insert(unrolls, priorities, time_major)
+        keys = self.storage.insert(unrolls, priorities)
         self.limiter.count_insert(len(keys))
         return keys
 
-    def sample(
-        self,
-        num_samples: int,
-        priority_exponent: float | None = None,
-        time_major: bool = True,
-    ) -> ReplaySample:
+    def sample(self, num_samples: int, priority_exponent: float | None = None) -> ReplaySample:
         """Samples a batch; waits for the first unrolls, and while inserting is too far behind.
 
         Args:
           num_samples: unrolls in the batch.
           priority_exponent: replaces the configured one, from now on. A change takes O(n).
-          time_major: whether arrays are [time, batch, ...] rather than [batch, time, ...].
 
         Raises:
           ReplayClosed: nothing was sampled.
@@ -179,9 +162,7 @@ class PrioritizedReplay:
         if priority_exponent is not None:
             self.storage.set_priority_exponent(priority_exponent)
         self.limiter.sample(num_samples)
-        unrolls, keys, probabilities, size = self.storage.draw(
-            self._fractions(num_samples), time_major
-        )
+        unrolls, keys, probabilities, size = self.storage.draw(self._fractions(num_samples))
         weights = self._importance_weights(probabilities, size)
         ages = self.storage.stats().next_key - 1 - keys
         return ReplaySample(unrolls, keys, weights, probabilities, ages)
@@ -219,10 +200,6 @@ class PrioritizedReplay:
         inserts_per_s, samples_per_s = self._rates.update(limiter["inserted"], limiter["sampled"])
         return ReplayStats(
             size=size,
-            inserted=int(limiter["inserted"]),
-            sampled=int(limiter["sampled"]),
-            ratio=limiter["ratio"],
-            surplus=limiter["surplus"],
             bytes_used=stored.total_bytes,
             bytes_payload=stored.payload_bytes,
             bytes_raw=stored.raw_bytes,
@@ -231,10 +208,9 @@ class PrioritizedReplay:
             mean_priority=stored.total_priority / size if size else 0.0,
             inserts_per_s=inserts_per_s,
             samples_per_s=samples_per_s,
-            insert_wait_s=limiter["insert_wait_s"],
-            sample_wait_s=limiter["sample_wait_s"],
             evicted_for_memory=stored.evicted_early,
             late_updates=stored.late_updates,
+            **limiter,
         )
 
     def state(self) -> dict[str, Any]:

@@ -46,9 +46,9 @@ class FieldSpec:
         """Bytes of one unroll."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-    def batch_shape(self, size: int, time_major: bool) -> tuple[int, ...]:
-        """Shape of `size` unrolls: [time, batch, ...] or [batch, time, ...]."""
-        if self.time and time_major:
+    def batch_shape(self, size: int) -> tuple[int, ...]:
+        """Shape of `size` unrolls: [time, batch, ...], without time [batch, ...]."""
+        if self.time:
             return (self.shape[0], size, *self.shape[1:])
         return (size, *self.shape)
 
@@ -119,7 +119,7 @@ class Layout:
             for name, f in zip(self.names, self.fields, strict=True)
         ]
 
-    def arrays(self, values: nest.Nest, time_major: bool) -> tuple[list[np.ndarray], int]:
+    def arrays(self, values: nest.Nest) -> tuple[list[np.ndarray], int]:
         """Checks a batch of unrolls.
 
         Returns:
@@ -132,21 +132,21 @@ class Layout:
         if len(leaves) != len(self.fields):
             raise ValueError(f"Unrolls have {len(self.fields)} fields, got {len(leaves)}.")
         arrays = [np.ascontiguousarray(leaf) for leaf in leaves]
-        axis = 1 if time_major and self.fields[0].time else 0
+        axis = 1 if self.fields[0].time else 0
         size = arrays[0].shape[axis] if arrays[0].ndim > axis else -1
         for name, field, array in zip(self.names, self.fields, arrays, strict=True):
-            expected = field.batch_shape(size, time_major)
+            expected = field.batch_shape(size)
             if array.dtype != field.dtype or array.shape != expected:
                 raise ValueError(
-                    f"values{name} must be {field.dtype}{list(field.batch_shape(-1, time_major))} "
+                    f"values{name} must be {field.dtype}{list(field.batch_shape(-1))} "
                     f"(-1: number of unrolls), got {array.dtype}{list(array.shape)}."
                 )
         return arrays, size
 
-    def views(self, arrays: list[np.ndarray], time_major: bool) -> ctypes.Array[native.View]:
+    def views(self, arrays: list[np.ndarray]) -> ctypes.Array[native.View]:
         """Views of the C-contiguous `arrays` of a batch; the arrays must outlive the views."""
         return (native.View * len(arrays))(
-            *[_view(f, a, time_major) for f, a in zip(self.fields, arrays, strict=True)]
+            *[_view(f, a) for f, a in zip(self.fields, arrays, strict=True)]
         )
 
     def pack(self, arrays: list[np.ndarray]) -> nest.Nest:
@@ -154,11 +154,9 @@ class Layout:
         return nest.pack_sequence_as(self.specs, arrays)
 
 
-def _view(field: FieldSpec, array: np.ndarray, time_major: bool) -> native.View:
-    if not field.time:
-        return native.View(native.pointer(array), array.strides[0], 0)
-    step, batch = (0, 1) if time_major else (1, 0)
-    return native.View(native.pointer(array), array.strides[batch], array.strides[step])
+def _view(field: FieldSpec, array: np.ndarray) -> native.View:
+    step, batch = array.strides[:2] if field.time else (0, array.strides[0])
+    return native.View(native.pointer(array), batch, step)
 
 
 def _native_field(field: FieldSpec) -> native.Field:

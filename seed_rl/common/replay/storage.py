@@ -87,18 +87,12 @@ class UnrollStorage:
         stats = self.stats()
         return stats.next_key - stats.oldest_key
 
-    def insert(
-        self,
-        values: nest.Nest,
-        priorities: npt.ArrayLike | None = None,
-        time_major: bool = True,
-    ) -> np.ndarray:
+    def insert(self, values: nest.Nest, priorities: npt.ArrayLike | None = None) -> np.ndarray:
         """Inserts a batch of unrolls.
 
         Args:
-          values: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`.
+          values: nest of arrays [time, n, ...], fields without time [n, ...].
           priorities: <float>[n], finite and not negative; None: all 1.
-          time_major: see `values`.
 
         Returns:
           The keys <int64>[n] of the unrolls.
@@ -107,28 +101,25 @@ class UnrollStorage:
           ValueError: structure, dtypes or shapes differ from the layout, or the priorities are
             invalid; nothing was inserted.
         """
-        arrays, size = self.layout.arrays(values, time_major)
+        arrays, size = self.layout.arrays(values)
         checked = _checked_priorities(np.ones(size) if priorities is None else priorities, (size,))
         keys = np.empty(size, np.int64)
         native.call(
             "replay_insert",
             self._handle,
             size,
-            self.layout.views(arrays, time_major),
+            self.layout.views(arrays),
             native.pointer(checked),
             time.time(),
             native.pointer(keys),
         )
         return keys
 
-    def draw(
-        self, fractions: np.ndarray, time_major: bool = True
-    ) -> tuple[nest.Nest, np.ndarray, np.ndarray, int]:
+    def draw(self, fractions: np.ndarray) -> tuple[nest.Nest, np.ndarray, np.ndarray, int]:
         """Draws unrolls, with replacement.
 
         Args:
           fractions: <float64>[n] in [0, 1), points on the priorities laid end to end.
-          time_major: whether time is the first axis rather than the second.
 
         Returns:
           (unrolls, keys <int64>[n], probabilities <float64>[n] of drawing each, number of unrolls
@@ -139,7 +130,7 @@ class UnrollStorage:
           DamagedError: an unroll's memory was damaged.
         """
         n = len(fractions)
-        arrays = self._memory.take(self.layout, n, time_major)
+        arrays = self._memory.take(self.layout, n)
         keys = np.empty(n, np.int64)
         probabilities = np.empty(n, np.float64)
         size = native.call(
@@ -147,7 +138,7 @@ class UnrollStorage:
             self._handle,
             n,
             native.pointer(fractions),
-            self.layout.views(arrays, time_major),
+            self.layout.views(arrays),
             native.pointer(keys),
             native.pointer(probabilities),
         )

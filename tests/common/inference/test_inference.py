@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from seed_rl.common.inference import inference as inference_lib
 from seed_rl.common.inference.env_specs import env_output_specs
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
@@ -56,10 +56,15 @@ SPECS = Specs(
 )
 
 
-def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0):
-    placements = [("/cpu:0", algorithm.network)]
+def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0, device="/cpu:0"):
     return CentralInference(
-        algorithm, SPECS, InferenceSizes(num_envs, num_eval_envs, unroll_length, 100), placements
+        algorithm,
+        SPECS,
+        [(device, algorithm.network)],
+        num_envs=num_envs,
+        num_eval_envs=num_eval_envs,
+        unroll_length=unroll_length,
+        queue_capacity=100,
     )
 
 
@@ -162,9 +167,8 @@ def test_an_unknown_environment_is_refused_before_a_policy_looks_it_up():
 
 def test_every_op_has_its_place():
     """Guards several GPUs: an op without a device would run on the first, behind its training."""
-    counting = Counting()
-    placements = [("/gpu:1", counting.network)]  # On the CPU, where there is none.
-    inference = CentralInference(counting, SPECS, InferenceSizes(3, 1, 2, 100), placements)
+    # On the CPU, where there is no such GPU.
+    inference = make(Counting(), num_eval_envs=1, device="/gpu:1")
     graph = inference.functions[0].get_concrete_function().graph
     follow = {"Placeholder", "ReadVariableOp", "Identity", "NoOp"}  # Their inputs, or variables.
     places = {op.type: op.device for op in graph.get_operations() if op.type not in follow}

@@ -114,4 +114,4 @@ def test_part_specs():
     announced = hindsight.part_specs(specs._replace(agent_state=state))
     part = hindsight(original)
     for spec, array in zip(nest.flatten(announced), nest.flatten(part), strict=True):
-        assert spec.batch_shape(N, time_major=True) == array.shape
+        assert spec.batch_shape(N) == array.shape

@@ -37,11 +37,11 @@ def specs(draw: Any) -> Any:
     return {"b": tuple(fields[1:]), "a": [fields[0], ()]}
 
 
-def random_values(layout: Layout, rng: np.random.Generator, size: int, time_major: bool) -> Any:
+def random_values(layout: Layout, rng: np.random.Generator, size: int) -> Any:
     """A batch of unrolls: noise, constants or slow changes."""
     arrays = []
     for field in layout.fields:
-        shape, dtype = field.batch_shape(size, time_major), np.dtype(field.dtype)
+        shape, dtype = field.batch_shape(size), np.dtype(field.dtype)
         count = int(np.prod(shape)) * dtype.itemsize
         kind = rng.integers(3)
         if kind == 0:
@@ -56,10 +56,10 @@ def random_values(layout: Layout, rng: np.random.Generator, size: int, time_majo
     return layout.pack(arrays)
 
 
-def unroll(layout: Layout, values: Any, index: int, time_major: bool) -> list[bytes]:
+def unroll(layout: Layout, values: Any, index: int) -> list[bytes]:
     """One unroll of a batch, as bytes (so that NaN equals itself)."""
     return [
-        np.take(array, index, axis=1 if field.time and time_major else 0).tobytes()
+        np.take(array, index, axis=1 if field.time else 0).tobytes()
         for field, array in zip(layout.fields, nest.flatten(values), strict=True)
     ]
 
@@ -69,26 +69,21 @@ def unroll(layout: Layout, values: Any, index: int, time_major: bool) -> list[by
     specs=specs(),
     seed=st.integers(0, 1000),
     level=st.sampled_from([0, 1, 5]),
-    insert_time_major=st.booleans(),
-    sample_time_major=st.booleans(),
 )
-def test_any_nest_comes_back_as_it_was(
-    specs: Any, seed: int, level: int, insert_time_major: bool, sample_time_major: bool
-) -> None:
-    """Guards lossless storage for every dtype, shape, filter and layout."""
+def test_any_nest_comes_back_as_it_was(specs: Any, seed: int, level: int) -> None:
+    """Guards lossless storage for every dtype, shape and filter."""
     rng = np.random.default_rng(seed)
     layout = Layout(specs)
     storage = UnrollStorage(layout, 8, compression_level=level)
-    values = random_values(layout, rng, 3, insert_time_major)
-    keys = storage.insert(values, np.ones(3), insert_time_major)
+    values = random_values(layout, rng, 3)
+    keys = storage.insert(values, np.ones(3))
     np.testing.assert_array_equal(keys, [0, 1, 2])
-    drawn, keys, _, _ = storage.draw(rng.random(5), sample_time_major)
+    drawn, keys, _, _ = storage.draw(rng.random(5))
     for i, key in enumerate(keys):
-        got = unroll(layout, drawn, i, sample_time_major)
-        assert got == unroll(layout, values, int(key), insert_time_major)
+        assert unroll(layout, drawn, i) == unroll(layout, values, int(key))
     for field, array in zip(layout.fields, nest.flatten(drawn), strict=True):
         assert array.dtype == field.dtype
-        assert array.shape == field.batch_shape(5, sample_time_major)
+        assert array.shape == field.batch_shape(5)
 
 
 class StorageMachine(RuleBasedStateMachine):
@@ -110,12 +105,12 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 10), whole=st.integers(0, 3))
     def insert(self, size: int, whole: int) -> None:
-        values = random_values(self.layout, self.rng, size, True)
+        values = random_values(self.layout, self.rng, size)
         priorities = self.rng.integers(0, 3, size).astype(np.float64) * whole
         keys = self.storage.insert(values, priorities)
         assert list(keys) == list(range(self.next_key, self.next_key + size))
         for i, key in enumerate(keys):
-            self.model[int(key)] = (unroll(self.layout, values, i, True), priorities[i])
+            self.model[int(key)] = (unroll(self.layout, values, i), priorities[i])
         self.next_key += size
         for key in [k for k in self.model if k < self.next_key - self.CAPACITY]:
             del self.model[key]
@@ -138,7 +133,7 @@ class StorageMachine(RuleBasedStateMachine):
         assert size == len(self.model)
         for i, key in enumerate(keys):
             content, priority = self.model[int(key)]
-            assert unroll(self.layout, drawn, i, True) == content
+            assert unroll(self.layout, drawn, i) == content
             expected = priority / total if total else 1 / len(self.model)
             assert probabilities[i] == pytest.approx(expected) and expected > 0
 
@@ -147,7 +142,7 @@ class StorageMachine(RuleBasedStateMachine):
     def look(self) -> None:
         values, priorities = stored(self.storage, np.array(sorted(self.model), np.int64))
         for i, content in enumerate(map(self.model.get, sorted(self.model))):
-            assert (unroll(self.layout, values, i, True), priorities[i]) == content
+            assert (unroll(self.layout, values, i), priorities[i]) == content
 
     @precondition(lambda self: self.model)
     @rule()
@@ -327,7 +322,7 @@ def test_wrong_values_are_named() -> None:
         ]
     )
     layout = Layout(step)
-    values = nest.map_structure(lambda s: np.zeros(s.batch_shape(3, True), s.dtype), step)
+    values = nest.map_structure(lambda s: np.zeros(s.batch_shape(3), s.dtype), step)
     storage = UnrollStorage(layout, 8)
     storage.insert(values, np.ones(3))
     wrong_dtype = values._replace(observation=np.zeros((4, 3, 2), np.float32))

@@ -15,7 +15,7 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.parametric_distribution import categorical_distribution
 from tests.helpers.contexts import context
@@ -140,8 +140,10 @@ def drawn_actions(seed):
     inference = CentralInference(
         algorithm,
         spec,
-        InferenceSizes(64, 0, unroll_length=5, queue_capacity=100),
         chosen.place_inference(algorithm.network, algorithm.make_network),
+        num_envs=64,
+        unroll_length=5,
+        queue_capacity=100,
     )
     zeros = tf.nest.map_structure(lambda s: tf.zeros([32, *s.shape], s.dtype), spec.env_output)
     return np.array(

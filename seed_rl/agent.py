@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import json
 import os
 import re
@@ -215,6 +216,8 @@ def train(
                     f"creates it, such as lambda: {_label(given)}()."
                 )
             actors = envs = 1
+    if frames is not None and "total_environment_frames" in options:
+        raise UserError("frames= and total_environment_frames= are the same option. Leave one out.")
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
     flags = _flags({**sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
@@ -229,6 +232,10 @@ def train(
         checked = local.ask_program(dataclasses.replace(parsed, typed=typed), quiet=True)
     except UserError as error:
         text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
+        unknown = re.search(r"Unknown command line flag '(\w+)'", text)
+        own = difflib.get_close_matches(unknown[1], [*sizes, "frames"]) if unknown else []
+        if unknown and own:
+            text = f"There is no option {unknown[1]}=. Did you mean {own[0]}=?"
         raise UserError(text) from None
     assert checked.logdir is not None
     with remote_callbacks.hosted(callbacks) as variables, _shared(given) as more:
@@ -349,4 +356,6 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         raise
     if process.returncode:
         problem = problem.replace("with --trust:", "with trust=True.")
-        raise UserError(f"{arguments[2]} ended with exit code {process.returncode}: {problem}")
+        if process.returncode != UserError.exit_code:
+            problem = f"{arguments[2]} ended with exit code {process.returncode}: {problem}"
+        raise UserError(problem)

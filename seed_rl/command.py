@@ -163,6 +163,9 @@ def _training(arguments: Sequence[str]) -> list[str]:
             f"'{' '.join(positional)}' (write flags as --name=value)."
         )
     agent, environment = positional
+    agents = {name for names in games.available().values() for name in names}
+    if environment in agents and agent not in agents:
+        raise UserError(f"Did you mean: seed-rl train {environment} {agent}?")
     family, named = place(environment)
     if not games.is_file(family):
         games.main_module(family, agent)
@@ -185,10 +188,11 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     record = run_record.read(Path(run))
     program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
     own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
-    if own is None or not envs:
+    if own is None or not envs or record.get("learner_addresses"):
+        why = "several learners" if own else f"a program of its own ({program})"
         raise UserError(
-            f"{run} was not started by `seed-rl train AGENT ENVIRONMENT`; start it again with the "
-            f"same command and --logdir={run}."
+            f"{run} was trained by {why}, which `seed-rl resume` does not start: give the same "
+            f"command again, with --logdir={run}."
         )
     actors = int(record["num_envs"]) // int(envs)
     return [*own.groups(), str(actors), str(envs), f"--logdir={run}", *flags]

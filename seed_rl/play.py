@@ -312,7 +312,10 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "logdir", type=Path, help="logdir of a run, or one checkpoint or exported model of it"
+        "logdir",
+        metavar="RUN",
+        type=Path,
+        help="the directory of a run, or one checkpoint or exported model of it",
     )
     number = "100, or 10 with --video or --render" if evaluates else "10"
     parser.add_argument("--episodes", type=positive, help=f"how many (default: {number})")
@@ -372,6 +375,7 @@ def run(
         if getattr(arguments, "step_environment", False):
             _step_environment(arguments, overrides)
             return 0
+        find(arguments.logdir)  # A mistyped name is refused before TensorFlow has loaded.
         with chatter.left_out():
             import tensorflow as tf
 

@@ -57,6 +57,7 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
         (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
         (["train", "ppo", "Breakut"], "no Atari game Breakut. Did you mean Breakout"),
+        (["train", "CartPole-v1", "ppo"], "Did you mean: seed-rl train ppo CartPole-v1"),
         (["resume"], "Expected: seed-rl resume RUN"),
         (["resume", "nowhere"], "There is no run in nowhere"),
     ],
@@ -66,10 +67,18 @@ def test_mistakes(arguments, message):
         command.module_arguments(arguments)
 
 
-def test_a_run_of_another_program_cannot_be_resumed(tmp_path):
-    record = {"program": "my_main", "num_envs": 4, "env_batch_size": 2}
+@pytest.mark.parametrize(
+    ("entries", "trained_by"),
+    [
+        ({"program": "my_main"}, "a program of its own .my_main."),
+        ({"learner_addresses": "localhost:1,localhost:2"}, "several learners"),
+    ],
+)
+def test_what_only_its_own_command_can_resume(tmp_path, entries, trained_by):
+    """Guards runs of several learners, whose record has the environments of one."""
+    record = {"program": "seed_rl.gym.vtrace_main", "num_envs": 4, "env_batch_size": 2} | entries
     (tmp_path / "config.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match="start it again with the same command and --logdir="):
+    with pytest.raises(UserError, match=f"was trained by {trained_by}, .* the same command again"):
         command.module_arguments(["resume", str(tmp_path)])
 
 

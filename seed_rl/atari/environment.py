@@ -133,11 +133,12 @@ def create_batch(env_ids: Any, config: AtariConfig | None = None) -> Any:
     config = config or AtariConfig()
     if not config.vectorized:
         return None
+    path = _rom_path(config.game)  # Without ALE, the next line would not say what to install.
     from seed_rl.atari import vector_env
 
     return vector_env.AtariVectorEnvironment(
         env_ids,
-        _rom_path(config.game),
+        path,
         frame_skip=config.num_action_repeats,
         screen_size=height_and_width(config.frame_size),
         grayscale=config.grayscale,

@@ -72,10 +72,19 @@ def run(
                 after_copy(logdir)
         except _StoppedEarlyError:
             pass
-        if mirror.claimed:
-            with contextlib.suppress(Exception):  # The next learner then waits a little.
-                mirror.release()
+        except (DisplacedError, NotSavedError):
+            raise  # The files there are another learner's, or not the newest.
+        except UserError:
+            _release(mirror)
+            raise
+        _release(mirror)
     return code
+
+
+def _release(mirror: Mirror) -> None:
+    if mirror.claimed:
+        with contextlib.suppress(Exception):  # The next learner then waits a little.
+            mirror.release()
 
 
 @contextlib.contextmanager

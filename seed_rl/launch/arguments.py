@@ -62,7 +62,7 @@ DIR/progress.json); 2: a user error, explained in the message; 5: the last check
 saved; any other: failure.
 """
 
-_SET_BY_SUPERVISOR = {
+SET_BY_SUPERVISOR = {
     "run_mode": "both the learner and the actors are started",
     "task": "actors are numbered automatically",
     "num_envs": "it is ACTORS x ENVS_PER_ACTOR",
@@ -73,7 +73,7 @@ _OWN_WITH_VALUE = (
     *("remote_actors", "secrets", "seeds", "at_once", "learners"),
 )
 _OF_SEVERAL = ("seeds", "at_once", "learners")  # Runs, or learners.
-_OF_ONE_RUN = {
+OF_ONE_RUN = {
     "server_address": "each run has its own",
     "expose": "its runs take part alone",
     "tensorboard_port": "start a TensorBoard over its directory",
@@ -191,7 +191,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     """
     positional, flags = _divide(arguments)
     own_program = bool(positional) and games.is_file(positional[0])
-    if own_program and (len(positional) == 1 or positional[1].isdigit()):
+    if own_program and (len(positional) == 1 or positional[1].isdecimal()):
         positional.insert(1, "")
     if not 3 <= len(positional) <= 4:
         given = len(arguments) - len(flags)
@@ -263,8 +263,8 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     for flag in flags:
         name, equals, value = flag.lstrip("-").partition("=")
         name = "logdir" if name == "job-dir" else name
-        if name in _SET_BY_SUPERVISOR:
-            raise UserError(f"--{name} cannot be set here: {_SET_BY_SUPERVISOR[name]}.")
+        if name in SET_BY_SUPERVISOR:
+            raise UserError(f"--{name} cannot be set here: {SET_BY_SUPERVISOR[name]}.")
         if name in _OWN_WITH_VALUE and not value:
             raise UserError(f"--{name} needs a value: --{name}=...")
         if name == "expose":
@@ -279,7 +279,7 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def _count(text: str, name: str, least: int = 1) -> int:
-    if not text.isdigit() or int(text) < least:
+    if not text.isdecimal() or int(text) < least:
         kind = "positive" if least else "non-negative"
         raise UserError(f"{name} must be a {kind} integer, not '{text}'.")
     return int(text)
@@ -323,8 +323,8 @@ def _check_seeds(game: str, own: dict[str, str], passed_on: Sequence[str]) -> No
         raise UserError(
             f"{EXTERNAL} cannot be combined with --seeds: each run needs its own actors."
         )
-    for name in _OF_ONE_RUN.keys() & own.keys():
-        raise UserError(f"--{name} cannot be combined with --seeds: {_OF_ONE_RUN[name]}.")
+    for name in OF_ONE_RUN.keys() & own.keys():
+        raise UserError(f"--{name} cannot be combined with --seeds: {OF_ONE_RUN[name]}.")
     if any(flag.lstrip("-").startswith("seed=") for flag in passed_on):
         raise UserError(f"--seeds={own['seeds']} sets --seed itself, from 1 on: leave --seed out.")
 
@@ -360,7 +360,7 @@ def _help(arguments: Sequence[str]) -> str:
     positional, flags = _divide(arguments)
     if not positional or (len(positional) == 1 and not games.is_file(positional[0])):
         return usage()
-    if not positional[-1].isdigit():
+    if not positional[-1].isdecimal():
         positional.append("1")  # Any number of actors: their program is asked.
     of_program = [flag for flag in flags if flag[2:].partition("=")[0] not in _OF_SEVERAL]
     return usage() + program_options(parse([*positional, *of_program]))

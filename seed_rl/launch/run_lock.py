@@ -85,7 +85,7 @@ def running_pid(logdir: pathlib.Path) -> int | None:
     """The process id of the supervisor running in `logdir`, or None."""
     try:
         with open(logdir / FILE_NAME, "rb") as file:
-            return None if try_lock(file.fileno()) else _read(logdir)[0]
+            return None if try_lock(file.fileno(), shared=True) else _read(logdir)[0]
     except OSError:
         return None
 

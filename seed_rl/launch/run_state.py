@@ -113,9 +113,17 @@ class RunState:
         following = [["evaluate", *playing], ["play", *playing, video], ["plot", logdir]]
         if self._record().get(run_record.PROGRAM, "").startswith("seed_rl.external."):
             following = [["serve", logdir], ["plot", logdir]]  # Clients have the environments.
+        elif self._has_environment_of_caller():
+            following = [["plot", logdir]]
         lines = [shlex.join([*command, *arguments]) for arguments in following]
         why = f": {report.reason}" if report and report.reason else ""
         return "\n  ".join([f"training has ended{why}. Next:", *lines])
+
+    def _has_environment_of_caller(self) -> bool:
+        """Whether only the Python program that trains here can create the environment."""
+        from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
+
+        return self._record().get("env_name") == foreign_code.OF_THE_CALLER
 
     def _runs_foreign_code(self) -> bool:
         """Whether playing the run asks for `--trust`."""

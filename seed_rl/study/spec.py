@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seed_rl.common.errors import UserError
-from seed_rl.launch import games
+from seed_rl.launch import arguments, games
 from seed_rl.study import fields
 from seed_rl.study.fields import Scalar, quoted
 
@@ -23,21 +23,17 @@ GIN_BINDINGS = "gin_bindings"
 
 # Flags that a study sets itself, and what to write instead.
 _OWN_FLAGS = {
+    **arguments.SET_BY_SUPERVISOR,
+    **arguments.OF_ONE_RUN,
     "seed": 'set "seeds", how often each configuration runs',
     "seeds": 'set "seeds" beside "flags"',
     "at_once": "seed-rl study --parallel=N",
     "total_environment_frames": 'set "frames"',
-    "num_envs": 'it is "actors" x "envs_per_actor"',
-    "env_batch_size": 'it is "envs_per_actor"',
     "logdir": "each run has its own below the study's directory",
     "job-dir": "each run has its own below the study's directory",
-    "server_address": "each run has its own",
     "restart": "a study resumes its runs",
-    "run_mode": "both the learner and the actors are started",
-    "task": "actors are numbered automatically",
     "tensorboard": "runs of a study have none; start one over its directory",
     "notensorboard": "runs of a study have none; start one over its directory",
-    "tensorboard_port": "runs of a study have none; start one over its directory",
 }
 _CHOICE_KEYS = (*KINDS, "flag", "gin", "if")
 

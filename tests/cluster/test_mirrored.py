@@ -18,7 +18,7 @@ import pytest
 from seed_rl.cluster import mirror, mirrored
 from seed_rl.cluster.mirror import OWNER, DisplacedError
 from seed_rl.cluster.remote_files import RemoteFiles
-from seed_rl.common.errors import NotSavedError
+from seed_rl.common.errors import NotSavedError, UserError
 from tests.helpers import PROGRAMS
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
@@ -164,6 +164,17 @@ def test_a_displaced_learner_is_ended(bucket: pathlib.Path) -> None:
         _run(bucket, 0)
     thread.join()
     assert list((bucket.parent / "disk").iterdir()) == []
+
+
+def test_a_mistake_leaves_no_lease(bucket: pathlib.Path) -> None:
+    """Guards the corrected command, which would wait until the lease has expired."""
+
+    def mistaken(logdir: pathlib.Path) -> list[str]:
+        raise UserError("a flag is wrong")
+
+    with pytest.raises(UserError, match="a flag is wrong"):
+        mirrored.run(mistaken, f"file://{bucket}/run", {}, lambda logdir: None, 0.1)
+    assert json.loads(RemoteFiles(f"file://{bucket}/run").read(OWNER) or b"") == {"owner": None}
 
 
 @pytest.mark.parametrize(

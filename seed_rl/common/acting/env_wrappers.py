@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.common.acting import action_masks
+from seed_rl.common.acting import action_masks, rewards
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.spaces import SMALLEST_IMAGE, is_image, specs
 from seed_rl.common.errors import UserError
@@ -20,24 +20,6 @@ _MOST_CHANNELS = 16
 
 Converter = Callable[[Any], Any]
 """Converts one observation or action, or a batch of them."""
-
-__all__ = [
-    "AgentActions",
-    "AgentObservations",
-    "DiscretizeEnvWrapper",
-    "RepeatActions",
-    "UniformBoundActionSpaceWrapper",
-    "action_converter",
-    "agent_action_space",
-    "agent_observation_space",
-    "from_unit",
-    "height_and_width",
-    "is_bounded",
-    "is_channels_first",
-    "observation_converter",
-    "with_frames",
-    "wrap_for_agent",
-]
 
 
 class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -135,7 +117,8 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         for _ in range(self._num_frames):
             observation, reward, terminated, truncated, info = self.env.step(action)
             scored |= "score_reward" in info
-            total, score = total + float(reward), score + info.get("score_reward", reward)
+            total += rewards.number(reward)
+            score += rewards.number(info.get("score_reward", reward), name="score_reward")
             if terminated or truncated or info.get("learning_episode_over"):
                 break
         if scored:

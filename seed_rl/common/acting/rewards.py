@@ -16,12 +16,12 @@ from seed_rl.common.errors import UserError
 _REWARD, _RAW_REWARD = "reward", "raw_reward"
 
 
-def number(value: Any, env_id: int, name: str = _REWARD) -> float:
+def number(value: Any, env_id: int | None = None, name: str = _REWARD) -> float:
     """Converts one environment's reward to a number.
 
     Args:
       value: what the environment returned: a Python or NumPy number, or an array of shape [].
-      env_id: id of the environment, for the message.
+      env_id: id of the environment, for the message; None: not known.
       name: name of the value, for the message.
 
     Raises:
@@ -35,9 +35,10 @@ def number(value: Any, env_id: int, name: str = _REWARD) -> float:
         array = np.asarray(None)
     if array.shape or array.dtype.kind not in "biuf":
         what = f"an array of shape {list(array.shape)}" if array.shape else f"{value!r}"
+        owner = "The environment" if env_id is None else f"Environment {env_id}"
         raise UserError(
-            f"Environment {env_id}: its {name} is {what}, which is not a number. Make step() "
-            "return a float (or any Python or NumPy scalar)."
+            f"{owner}: its {name} is {what}, which is not a number. Make step() return a float "
+            "(or any Python or NumPy scalar)."
         )
     return float(array)
 

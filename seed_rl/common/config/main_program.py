@@ -66,7 +66,7 @@ def run_main(
     argv = sys.argv if argv is None else argv
     try:  # The run's record is written from it, too.
         argv = familiar_names.translated(argv, set(flags.FLAGS))
-        sys.argv = [_with_shipped_file(argument) for argument in argv]
+        sys.argv = _with_shipped_files(argv)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -74,13 +74,17 @@ def run_main(
     raise AssertionError("app.run returned")
 
 
-def _with_shipped_file(argument: str) -> str:
-    """A --flagfile of the package, such as seed_rl/football/workstation.flags, by its full path."""
-    name, equals, path = argument.partition("=")
-    if name not in ("--flagfile", "-flagfile") or not equals or os.path.exists(path):
-        return argument
-    found = shipped.find(path)
-    return f"{name}={found}" if found else argument
+def _with_shipped_files(argv: Sequence[str]) -> list[str]:
+    """Flag files of the package, such as seed_rl/football/workstation.flags, by their full path."""
+    arguments: list[str] = []
+    for argument in argv:
+        if arguments and arguments[-1] in ("--flagfile", "-flagfile"):
+            argument = f"{arguments.pop()}={argument}"
+        name, equals, path = argument.partition("=")
+        if name in ("--flagfile", "-flagfile") and equals and not os.path.exists(path):
+            argument = f"{name}={shipped.find(path) or path}"
+        arguments.append(argument)
+    return arguments
 
 
 def _parse(

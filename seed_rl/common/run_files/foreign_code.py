@@ -30,7 +30,7 @@ _PACKAGE = shipped.LAYOUT / "seed_rl"
 _EXAMPLES = shipped.LAYOUT / "examples"
 _PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
 _ENVIRONMENTS = "seed_rl.testing.envs"
-_OF_THE_CALLER = "seed_rl.gym.from_python:create"  # Creates what the user gives, not the record.
+OF_THE_CALLER = "seed_rl.gym.from_python:create"  # Creates what the user gives, not the record.
 
 
 def find(record: Mapping[str, Any]) -> list[str]:
@@ -85,7 +85,7 @@ def _environment(name: str) -> list[str]:
     module, colon, attribute = name.partition(":")
     if not colon:
         return []
-    if name == _OF_THE_CALLER:
+    if name == OF_THE_CALLER:
         return []
     if module == _ENVIRONMENTS:
         defined = getattr(importlib.import_module(module), attribute, None)

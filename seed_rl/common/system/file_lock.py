@@ -12,14 +12,18 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
 
 
-def try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int, shared: bool = False) -> bool:
     """Locks an open file; returns False if another open file description holds the lock.
+
+    Args:
+      descriptor: of the file.
+      shared: whether other shared locks are allowed meanwhile, as when asking if it is locked.
 
     Raises:
       OSError: the file system does not support locks.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

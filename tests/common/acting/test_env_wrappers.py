@@ -287,3 +287,12 @@ def test_actions_are_repeated_until_an_end(end: str) -> None:
     assert (observation[0], reward) == (6, 11.0) and info["score_reward"] == 5 + 60
     assert over == [end == "terminated", end == "truncated"]
     assert info.get("learning_episode_over", False) == (end == "life")
+
+
+def test_repeated_actions_leave_no_reward_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the message that names the mistake; a TypeError would restart the actor for ever."""
+    monkeypatch.setattr(
+        Counting, "step", lambda self, action: (np.zeros(1), None, False, False, {})
+    )
+    with pytest.raises(UserError, match="its reward is None, which is not a number"):
+        env_wrappers.RepeatActions(Counting(), 2).step(1)

@@ -37,6 +37,7 @@ def test_our_names_exist():
         ("--gamma=0.9", {"discounting"}, "--discounting=0.9"),
         ("-lr=1", {"learning_rate"}, "--learning_rate=1"),
         ("--gamma", {"discounting"}, "--discounting"),  # A value follows.
+        ("--nonorm_adv", {"normalize_advantages"}, "--nonormalize_advantages"),
         ("--gamma=0.9", {"discounting", "gamma"}, "--gamma=0.9"),  # A flag of the program's own.
         ("--gamma=0.9", {"entropy_cost"}, "--gamma=0.9"),
         ("--gamma_rays=3", {"discounting"}, "--gamma_rays=3"),
@@ -69,6 +70,7 @@ def test_what_differs_is_explained_where_we_have_it():
     [
         ("learning-rate", "--learning_rate=..."),
         ("max-grad-norm", "--clip_norm=..."),
+        ("lr", "--learning_rate=..."),  # In a flag file, which is not translated.
         ("total-timesteps", "--total_environment_frames=..., which counts"),
         ("num-envs", "ACTORS ENVS_PER_ACTOR, "),
         ("n_envs", "ACTORS ENVS_PER_ACTOR, "),  # Not --num_envs, which launchers refuse.

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.system.file_lock import LearnerLock
+from seed_rl.common.system.file_lock import LearnerLock, try_lock
 from seed_rl.launch import run_lock, stop
 from seed_rl.launch.process import Process
 from seed_rl.launch.run_lock import RunLock
@@ -80,6 +80,14 @@ def test_only_a_process_is_stopped(
         stop.stop(tmp_path)
     lock.release()
     assert run_lock.running_pid(tmp_path) is None
+
+
+def test_who_asks_is_no_run(tmp_path: pathlib.Path) -> None:
+    """Guards two programs that ask at the same time, each of which had the other for a run."""
+    RunLock(tmp_path).release()
+    with open(tmp_path / "supervisor.pid", "rb") as asking:
+        assert try_lock(asking.fileno(), shared=True)
+        assert run_lock.running_pid(tmp_path) is None
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: pathlib.Path) -> None:

@@ -92,8 +92,6 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
       UserError: there is no agent, its code is not trusted, or its environment cannot be created
         or shown.
     """
-    from seed_rl.common.learner.playing import Episode, PlayRequest  # Imports TensorFlow.
-
     if arguments.render:
         display.check()
     saved = find(arguments.logdir)
@@ -112,6 +110,9 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
     if arguments.json:
         _check_writable(arguments.json)  # Likewise.
+    load_tensorflow()  # Takes seconds: not before a mistyped name is refused.
+    from seed_rl.common.learner.playing import Episode, PlayRequest
+
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "episodes"
         request = PlayRequest(
@@ -136,6 +137,14 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
         report([Episode(**json.loads(line)) for line in lines], arguments)
+
+
+def load_tensorflow() -> None:
+    """Imports it and looks for GPUs, without the messages of either."""
+    with chatter.left_out():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
 
 
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
@@ -375,11 +384,6 @@ def run(
         if getattr(arguments, "step_environment", False):
             _step_environment(arguments, overrides)
             return 0
-        find(arguments.logdir)  # A mistyped name is refused before TensorFlow has loaded.
-        with chatter.left_out():
-            import tensorflow as tf
-
-            tf.config.list_physical_devices()  # Looks for GPUs, now rather than later.
         work(arguments, overrides)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

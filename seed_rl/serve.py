@@ -22,13 +22,14 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
     Raises:
       UserError: there is no agent, its code is not trusted, or the address cannot be used.
     """
-    from seed_rl.common.learner.playing import Episode  # Imports TensorFlow.
-    from seed_rl.common.learner.policy_server import ServeRequest
-
     saved = play.find(arguments.logdir)
     if saved.weights is None:
         raise UserError(f"There are no checkpoints in {arguments.logdir}, only a model.")
     play.trusts_code(arguments, saved.record)
+    play.load_tensorflow()
+    from seed_rl.common.learner.playing import Episode
+    from seed_rl.common.learner.policy_server import ServeRequest
+
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "episodes"
         request = ServeRequest(
@@ -53,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Other flags go to the program that trained the agent: --auth_token_file, ...",
         allow_abbrev=False,
     )
-    parser.add_argument("logdir", type=Path, help="logdir of a run, or one checkpoint of it")
+    parser.add_argument(
+        "logdir", metavar="RUN", type=Path, help="the directory of a run, or one checkpoint of it"
+    )
     parser.add_argument(
         "--server_address",
         default="localhost:8686",

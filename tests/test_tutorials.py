@@ -15,7 +15,7 @@ FRAMES = "--total_environment_frames="
 SETUP = "~/seed_rl/scripts/setup.sh gym,video,plot,study\nexport PATH=~/seed_rl/.venv/bin:$PATH\n"
 # What a section leaves behind; all commands of the page are run by one of them.
 MADE = {
-    "Train an agent": ["cartpole.mp4", "cartpole.png", "runs/gym-vtrace-CartPole-v1"],
+    "Train an agent": ["cartpole.mp4", "cartpole.png", "runs/gym-ppo-CartPole-v1"],
     "Your environment": ["runs/gym-vtrace-my_env_Maze"],
     "Your network": ["runs/my_agent-vtrace-my_env_Maze"],
     "Your loss": ["runs/my_loss-vtrace-my_env_Maze"],

@@ -99,11 +99,13 @@ def test_worlds_must_be_whole() -> None:
         ),
     ],
 )
-def test_examples_train(tmp_path: Any, socket_address: str, module: str, options: Any) -> None:
+def test_examples_train(
+    forks: Any, tmp_path: Any, socket_address: str, module: str, options: Any
+) -> None:
     """Guards the path from an environment's spaces to a network, with each agent."""
     for option in options:
         installed(option.removeprefix("--env="))
-    logdir = train_to_end(tmp_path, socket_address, module, 1500, *options)
+    logdir = train_to_end(forks, tmp_path, socket_address, module, 1500, *options)
     config = json.loads((logdir / "config.json").read_text())
     if options[0].startswith("--agent="):
         assert config["agent"] == options[0].removeprefix("--agent=")

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow
 SMALL_REPLAY = ("--replay_buffer_min_size=20", "--update_target_every_n_step=50")
 
 
-def train(folder, address, module, frames, *options):
-    return train_to_end(folder, address, module, frames, "--env_name=CartPole-v1", *options)
+def train(forks, folder, address, module, frames, *options):
+    return train_to_end(forks, folder, address, module, frames, "--env_name=CartPole-v1", *options)
 
 
 def tags(logdir):
@@ -28,16 +28,18 @@ def tags(logdir):
         ("examples.rnd_r2d2", b"losses/rnd", SMALL_REPLAY),
     ],
 )
-def test_exploration_bonus_trains(tmp_path, socket_address, module, tag, options):
+def test_exploration_bonus_trains(forks, tmp_path, socket_address, module, tag, options):
     """Guards that a module of the user's composes with both agents, from flags to TensorBoard."""
-    logdir = train(tmp_path, socket_address, module, 8_000, "--bonus=0.2", *options)
+    logdir = train(forks, tmp_path, socket_address, module, 8_000, "--bonus=0.2", *options)
     assert tag in tags(logdir)
     assert json.loads((logdir / "config.json").read_text())["bonus"] == 0.2
 
 
-def test_callbacks_of_programs(tmp_path, socket_address):
+def test_callbacks_of_programs(forks, tmp_path, socket_address):
     """Guards `callbacks=` from a program down to the learner."""
-    logdir = train(tmp_path, socket_address, "examples.callback", 4_000, "--log_period_secs=1")
+    logdir = train(
+        forks, tmp_path, socket_address, "examples.callback", 4_000, "--log_period_secs=1"
+    )
     *reports, saved, phase = (logdir / "notes.txt").read_text().splitlines()
     assert reports[-1].startswith("4000 ") and saved.endswith("step-000000004000")
     assert phase == "done"
@@ -45,8 +47,8 @@ def test_callbacks_of_programs(tmp_path, socket_address):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo", "examples.own_network"])
-def test_other_algorithms_learn(tmp_path, socket_address, module):
+def test_other_algorithms_learn(forks, tmp_path, socket_address, module):
     """Guards own losses and own updates by their result: a random CartPole lasts 22 steps."""
-    logdir = train(tmp_path, socket_address, module, 60_000)
+    logdir = train(forks, tmp_path, socket_address, module, 60_000)
     returns = [episode.raw_return for episode in returns_log.read(logdir / returns_log.FILE_NAME)]
     assert sum(returns[-50:]) / 50 > 45

@@ -80,7 +80,7 @@ def test_a_run_whose_actors_come_when_they_like(
     """
     socket = f"--server_address=unix:{short_path}/socket"
     run = ["seed_rl.command", "train", "ppo", "external", "--actors=3", "--envs=2", *SPACES]
-    run += [f"--logdir={tmp_path}/run", socket, "--total_environment_frames=6000"]
+    run += [f"--logdir={tmp_path}/run", socket, "--total_environment_frames=6000", "--jit=false"]
     with contextlib.ExitStack() as stack:
         learner = stack.enter_context(
             started(*run, "--tensorboard=false", "--unroll_length=16", cwd=repository)

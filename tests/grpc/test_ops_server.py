@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.channel_options import ClientOptions
-from tests.helpers import PROGRAMS, run_python
+from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import (
     INTS,
     Background,
@@ -50,9 +50,9 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
 
 
 @pytest.mark.slow
-def test_forked_children_leave_the_server_alone(socket_address):
+def test_forked_children_leave_the_server_alone(forks, socket_address):
     """Guards a parent's server and clients from children that exit, which clean up behind them."""
-    program = run_python(PROGRAMS / "server_program.py", "fork", socket_address)
+    program = forks.run(PROGRAMS / "server_program.py", "fork", socket_address)
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 

@@ -14,6 +14,7 @@ from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, p
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.learner.job import TrainingJob
@@ -39,6 +40,8 @@ def make_job(
 ) -> TrainingJob:
     """A run with 32 environments of one actor, as the main programs set it up from flags.
 
+    Its training steps are not compiled: that would take longer than to run them.
+
     Args:
       logdir: of the run.
       config: gin file.
@@ -60,6 +63,7 @@ def make_job(
         continuous=gin_config.continuous_action_config(),
         optimizer=gin_config.optimizer_config(),
         env_config={},
+        device_config=DeviceConfig(jit="false"),
         run=RunConfig(
             logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
         ),

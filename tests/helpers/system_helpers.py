@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from seed_rl.common.run_files import progress as progress_lib
+from tests.helpers.forks import Forks
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -113,6 +114,11 @@ class Site:
     def learner(self, *arguments: str) -> Program:
         return self._main("learner", f"--logdir={self.logdir}", *arguments)
 
+    def finish_learner(self, forks: Forks, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a learner, in a fork, that ends by itself."""
+        command = self._command("learner", f"--logdir={self.logdir}", *arguments)
+        return forks.run("-m", *command, cwd=REPOSITORY)
+
     def actor(self, task: int, *arguments: str) -> Program:
         return self._main("actor", f"--task={task}", "--reconnect_timeout_s=300", *arguments)
 
@@ -139,13 +145,11 @@ class Site:
             program.kill()
 
     def _main(self, mode: str, *arguments: str) -> Program:
-        return self.start(
-            "seed_rl.gym.vtrace_main",
-            f"--run_mode={mode}",
-            f"--server_address={self.address}",
-            *self._options,
-            *arguments,
-        )
+        return self.start(*self._command(mode, *arguments))
+
+    def _command(self, mode: str, *arguments: str) -> list[str]:
+        main = ["seed_rl.gym.vtrace_main", f"--run_mode={mode}"]
+        return [*main, f"--server_address={self.address}", *self._options, *arguments]
 
 
 @contextlib.contextmanager
@@ -159,11 +163,18 @@ def site(folder: pathlib.Path, address: str, *options: str) -> Iterator[Site]:
 
 
 def train_to_end(
-    folder: pathlib.Path, address: str, module: str, frames: int, *options: str, actors: int = 1
+    forks: Forks,
+    folder: pathlib.Path,
+    address: str,
+    module: str,
+    frames: int,
+    *options: str,
+    actors: int = 1,
 ) -> pathlib.Path:
     """Runs learner and actors of a program to its end; returns the logdir.
 
     Args:
+      forks: run the learner.
       folder: of the logdir.
       address: the learner's.
       module: the program.
@@ -179,18 +190,19 @@ def train_to_end(
         *options,
     )
     with site(folder, address) as place:
-        learner = place.start(
-            module,
-            "--run_mode=learner",
-            f"--logdir={place.logdir}",
-            f"--total_environment_frames={frames}",
-            *shared,
-        )
         programs = [
             place.start(module, "--run_mode=actor", f"--task={task}", *shared)
             for task in range(actors)
         ]
-        assert learner.wait() == 0, learner.text()
+        learner = forks.run(
+            *([module] if module.endswith(".py") else ["-m", module]),
+            "--run_mode=learner",
+            f"--logdir={place.logdir}",
+            f"--total_environment_frames={frames}",
+            *shared,
+            cwd=REPOSITORY,
+        )
+        assert learner.returncode == 0, learner.stdout + learner.stderr
         for actor in programs:
             actor.send(signal.SIGTERM)
             assert actor.wait() == 0, actor.text()

@@ -20,10 +20,11 @@ def returns(logdir: Any) -> list[Any]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("discretization", ["none", "log"])
 def test_vtrace_trains_on_half_cheetah(
-    tmp_path: Any, socket_address: str, discretization: str
+    forks: Any, tmp_path: Any, socket_address: str, discretization: str
 ) -> None:
     """Guards continuous and discretized actions end to end; every episode has 1000 steps."""
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.mujoco.vtrace_main",
@@ -36,9 +37,10 @@ def test_vtrace_trains_on_half_cheetah(
     assert all(math.isfinite(e.episode_return) and e.episode_return != 0 for e in episodes)
 
 
-def test_vtrace_solves_the_toy(tmp_path: Any, socket_address: str) -> None:
+def test_vtrace_solves_the_toy(forks: Any, tmp_path: Any, socket_address: str) -> None:
     """The optimum is 3, chance gives 1. Rewards or cues of a wrong step would not be learned."""
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.mujoco.vtrace_main",

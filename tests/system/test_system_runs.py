@@ -22,7 +22,7 @@ from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-LEAST = 60_000
+LEAST = 30_000
 """Frames of a whole run, in which CartPole is learned in part."""
 AHEAD = 2500
 """Frames that actors may play beyond those of the run: the rest of the last batch, batches that are

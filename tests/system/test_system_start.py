@@ -31,7 +31,7 @@ def is_importing(pid):
     return "libtensorflow" in pathlib.Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_places_that_cannot_be_used(place, tmp_path):
+def test_places_that_cannot_be_used(forks, place, tmp_path):
     """One line that says which option to change, exit code 2, no traceback."""
     (tmp_path / "file").write_text("")
     with socket.socket() as listener:
@@ -45,15 +45,15 @@ def test_places_that_cannot_be_used(place, tmp_path):
         }
         if os.geteuid() != 0:  # Root may write everywhere.
             expected["--logdir=/run/seed_rl_of_root"] = "--logdir"
-        learners = {
-            option: place.learner(f"--logdir={place.logdir}-{number}", option)
-            for number, option in enumerate(expected)
-        }
-        for option, learner in learners.items():
-            assert learner.wait() == 2, learner.text()
-            assert len(learner.errors()) == 1, learner.text()
-            assert expected[option] in learner.errors()[0]
-            assert "Traceback" not in learner.text()
+        for option, named in expected.items():
+            refused(place.finish_learner(forks, option), named)
+
+
+def refused(learner, named):
+    """Checks how it has ended; `named` is in the message."""
+    assert learner.returncode == 2, learner.stderr
+    (error,) = [line for line in learner.stderr.splitlines() if line.startswith("error: ")]
+    assert named in error and "Traceback" not in learner.stderr
 
 
 def test_a_directory_with_a_run_of_another_environment(place):
@@ -69,19 +69,16 @@ def test_a_directory_with_a_run_of_another_environment(place):
     assert sorted(place.logdir.rglob("*")) == before
 
 
-def test_ending_before_any_actor_came(place):
+def test_ending_before_any_actor_came(forks, place):
     """It still obeys, with --stopped_exit_code. A second one is refused on its address, and in its
     directory, where it would overwrite what the first has written.
     """
     learner = place.learner("--stopped_exit_code=75")
     wait_until(lambda: "Serving inference" in learner.text(), running=learner)
-    other = place.learner(f"--logdir={place.logdir}-2")
-    assert other.wait() == 2, other.text()
-    assert len(other.errors()) == 1 and place.address in other.errors()[0]
+    refused(place.finish_learner(forks, f"--logdir={place.logdir}-2"), place.address)
     config = (place.logdir / "config.json").read_bytes()
-    intruder = place.learner("--server_address=localhost:0", "--seed=7")
-    assert intruder.wait() == 2, intruder.text()
-    assert len(intruder.errors()) == 1 and str(place.logdir) in intruder.errors()[0]
+    intruder = place.finish_learner(forks, "--server_address=localhost:0", "--seed=7")
+    refused(intruder, str(place.logdir))
     assert (place.logdir / "config.json").read_bytes() == config
     assert learner.code is None
     learner.send(signal.SIGTERM)

@@ -21,7 +21,7 @@ def place(tmp_path):
         yield place
 
 
-def test_stopped_is_told_from_finished(place):
+def test_stopped_is_told_from_finished(forks, place):
     """Were either of the first two 0, Kubernetes would count an evicted process as finished.
 
     Of learners that have not trained yet, see test_system_start.py.
@@ -35,10 +35,11 @@ def test_stopped_is_told_from_finished(place):
     assert actor.wait() == STOPPED, actor.text()
 
     frames = f"--total_environment_frames={place.progress().frames + 2000}"
-    learner, actor = place.learner(frames), place.actor(0)
-    assert learner.wait() == 0, learner.text()
+    actor = place.actor(0)
+    finished = place.finish_learner(forks, frames)
+    assert finished.returncode == 0, finished.stderr
     assert actor.wait() == 0 and "training is done" in actor.text(), actor.text()
     assert place.progress().devices == "inference on cpu:0, training on cpu:0"
     assert place.progress().phase == "done"
-    again = place.learner(frames)  # Its engine had not noted that it had finished.
-    assert again.wait() == 0, again.text()
+    again = place.finish_learner(forks, frames)  # Its engine had not noted that it had finished.
+    assert again.returncode == 0, again.stderr

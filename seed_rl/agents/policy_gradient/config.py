@@ -12,9 +12,8 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
 )
 from seed_rl.common.config import flag_origins, learner_config
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.learner_config import LearnerConfig, RewardConfig
 from seed_rl.common.config.options import Checked, from_flags, option, refuse_contradiction
-from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 

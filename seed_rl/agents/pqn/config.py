@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from seed_rl.common.config.learner_config import RewardConfig
 from seed_rl.common.config.options import Checked, option
-from seed_rl.common.config.reward_config import RewardConfig
 
 
 @dataclasses.dataclass(frozen=True)

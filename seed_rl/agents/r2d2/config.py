@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.learner_config import LearnerConfig, RewardConfig
 from seed_rl.common.config.network_config import TorsoConfig
 from seed_rl.common.config.options import option
 from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
-from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 

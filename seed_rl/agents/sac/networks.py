@@ -13,15 +13,15 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.agents.sac.config import SACNetworkConfig
+from seed_rl.common.acting.action_masks import without_mask
 from seed_rl.common.acting.goals import DESIRED
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, without_mask
-from seed_rl.common.networks.branches import FeedForwardBranch, LSTMwithFeedForwardBranch
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.encoders import flatten_observation
 from seed_rl.common.networks.layers import Activation, variance_scaling
-from seed_rl.common.networks.mlp import MLP
+from seed_rl.common.networks.mlp import MLP, FeedForwardBranch, LSTMwithFeedForwardBranch
 from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 

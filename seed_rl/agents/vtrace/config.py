@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from seed_rl.common.config.learner_config import RewardConfig
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import ReplayConfig
-from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.errors import UserError
 
 NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric"

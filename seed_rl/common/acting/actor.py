@@ -27,9 +27,8 @@ from seed_rl.common.acting import environment_process, rewards
 from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import EnvironmentFailure
 from seed_rl.common.acting.env_group import CreateBatch, Environments, env_groups
-from seed_rl.common.acting.environment_agreement import OtherEnvironment
+from seed_rl.common.acting.environment_agreement import OtherEnvironment, check_inference
 from seed_rl.common.acting.environment_process import EnvironmentRequest
-from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import ExitCode, UserError

@@ -116,12 +116,7 @@ def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
 
 
 class BatchedEnvironment:
-    """Single Gymnasium (or old gym) environments as a `BatchedEnv`.
-
-    Attributes:
-      env_ids: <int32>[k] ids of the environments.
-      envs: the k environments, each adapted to Gymnasium's interface.
-    """
+    """Single Gymnasium (or old gym) environments as a `BatchedEnv`."""
 
     def __init__(
         self,
@@ -142,19 +137,19 @@ class BatchedEnvironment:
           UserError: a space does not consist of arrays of fixed shape.
         """
         ids = np.asarray(id_offset, np.int32)
-        self.env_ids = ids if ids.ndim else ids + np.arange(batch_size, dtype=np.int32)
-        self.envs: list[Any] = []
+        self._env_ids = ids if ids.ndim else ids + np.arange(batch_size, dtype=np.int32)
+        self._envs: list[Any] = []
         try:
-            for env_id in self.env_ids:
-                self.envs.append(env_adapters.as_gymnasium(create_env_fn(int(env_id), config)))
+            for env_id in self._env_ids:
+                self._envs.append(env_adapters.as_gymnasium(create_env_fn(int(env_id), config)))
         except BaseException:
             self.close()
             raise
-        self.observation_space = self.envs[0].observation_space
-        self.action_space = self.envs[0].action_space
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
         self._observations = spaces.BatchBuffer(spaces.specs(self.observation_space), batch_size)
         self._split_actions = spaces.action_splitter(self.action_space, batch_size)
-        names = [f"Environment {env_id}" for env_id in self.env_ids]
+        names = [f"Environment {env_id}" for env_id in self._env_ids]
         self._owners = [f"{name}: its observation" for name in names]
         self._reset_calls = [EnvironmentCall(name, "reset") for name in names]
         self._step_calls = [EnvironmentCall(name, "step") for name in names]
@@ -166,6 +161,16 @@ class BatchedEnvironment:
         self._episode_step = np.zeros(batch_size, np.int32)
         # Environments whose episode was truncated; the next step resets them.
         self._truncated = [False] * batch_size
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """<int32>[k] ids of the environments."""
+        return self._env_ids
+
+    @property
+    def envs(self) -> list[Any]:
+        """The k environments, each adapted to Gymnasium's interface."""
+        return self._envs
 
     def reset(self, seed: int | None = None) -> Any:
         """Begins a new episode in every environment.
@@ -180,7 +185,7 @@ class BatchedEnvironment:
           EnvironmentFailure: an environment raised.
           UserError: an observation is not in the declared space.
         """
-        for row, env_seed in enumerate(env_seeds(seed, self.env_ids)):
+        for row, env_seed in enumerate(env_seeds(seed, self._env_ids)):
             self._reset(row, env_seed)
         return self._observations.batch
 
@@ -223,32 +228,32 @@ class BatchedEnvironment:
     def render(self, mode: str = "human", **kwargs: Any) -> Any:
         """Renders the first environment; `mode` is ignored, Gymnasium sets it at creation."""
         del mode
-        return self.envs[0].render(**kwargs)
+        return self._envs[0].render(**kwargs)
 
     def close(self) -> None:
         """Closes all environments, even if some raise."""
-        for env in self.envs:
+        for env in self._envs:
             with contextlib.suppress(Exception):
                 env.close()
-        self.envs = []
+        self._envs = []
 
     def _reset(self, row: int, seed: int | None = None) -> None:
         with self._reset_calls[row]:
-            observation, _ = self.envs[row].reset(seed=seed)
+            observation, _ = self._envs[row].reset(seed=seed)
         self._truncated[row] = False
         self._episode_step[row] = 0
         self._observations.write(row, observation, self._owners[row])
 
     def _step(self, row: int, action: Any) -> None:
         with self._step_calls[row]:
-            observation, reward, terminated, truncated, info = self.envs[row].step(action)
-        self._reward[row] = self._raw_reward[row] = rewards.number(reward, self.env_ids[row])
+            observation, reward, terminated, truncated, info = self._envs[row].step(action)
+        self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
         if "score_reward" in info:
-            score = rewards.number(info["score_reward"], self.env_ids[row], "score_reward")
+            score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
             self._raw_reward[row] = score
         success = info.get("is_success")
         if success is not None:
-            success = rewards.number(success, self.env_ids[row], "is_success")
+            success = rewards.number(success, self._env_ids[row], "is_success")
         self._success[row] = np.nan if success is None else success
         if terminated:
             self._done[row] = True

@@ -1,7 +1,8 @@
-"""The options of the environment, which an actor takes over from its learner.
+"""Whether a learner and an actor's environments fit together.
 
-The learner may continue a run that was started with options other than the current defaults, and an
-actor on another machine cannot see that run.
+An actor takes over the options of its environments from its learner, which may continue a run that
+was started with options other than the current defaults: an actor on another machine cannot see
+that run.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from typing import Any
 
 from absl import flags, logging
 
+from seed_rl.common import nest
+from seed_rl.common.acting import spaces
+from seed_rl.common.acting.batched_env import BatchedEnv
 from seed_rl.common.config.flag_definitions import same_value, shown
 from seed_rl.common.config.options import environment_identity
 from seed_rl.common.errors import UserError
+from seed_rl.common.types import ACTION_SPACE
+from seed_rl.grpc.numpy_client import Client
 
 ENVIRONMENT = "environment"
 """Key of the options in the status of a learner's server."""
 
+_SENT = 5  # Ids, runs, outputs of environments, unshaped rewards, successes.
 _NAME = re.compile(r"[\w.+-]*")
 _NUMBERS = (bool, int, float, type(None))
 
@@ -35,6 +42,53 @@ class OtherEnvironment(Exception):
     def __init__(self, config: Any):
         super().__init__()
         self.config = config
+
+
+def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> None:
+    """Compares the environment's options, observations and actions with the learner's.
+
+    Args:
+      client: of the learner's server.
+      env: the environment.
+      env_config: its options.
+
+    Raises:
+      OtherEnvironment: it should be created again, with other options.
+      UserError: they differ, or the server has no inference function.
+    """
+    function = client.functions.get("inference")
+    if function is None:
+        raise UserError("The server is not a learner: it has no function 'inference'.")
+    status = client.describe().get("status", {})
+    check(env_config, status.get(ENVIRONMENT))
+    try:
+        expected = nest.map_structure(
+            lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
+            function.arguments[2].observation,
+        )
+    except (IndexError, AttributeError, TypeError):
+        raise UserError(
+            "The server is not a learner: its 'inference' takes different arguments."
+        ) from None
+    if (asked := len(function.arguments)) > _SENT:
+        raise UserError(
+            f"The learner asks for {asked} arguments, and this actor sends {_SENT}: install the "
+            "same version on both sides."
+        )
+    given = nest.map_structure(str, spaces.specs(env.observation_space))
+    if given != expected:
+        raise UserError(
+            f"The learner expects observations {expected}, but this actor's environment "
+            f"returns {given}. Start learner and actors with the same environment options."
+        )
+    # Actions may be valid in both spaces and still mean different things.
+    actions = status.get(ACTION_SPACE)
+    taken = spaces.describe(env.action_space)
+    if actions not in (None, taken):
+        raise UserError(
+            f"The learner's actions are {actions}, but this actor's environment takes {taken}. "
+            "Start learner and actors with the same environment options."
+        )
 
 
 def describe(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,3 +27,23 @@ class EnvironmentFamily:
     create_batch: Callable[[Any, Any], Any] | None = None
     environment: str | None = None
     check: Callable[[Any], None] | None = None
+
+
+@runtime_checkable
+class Tasks(Protocol):
+    """Which task each environment plays, and how tasks are scored.
+
+    If the options of the environments (`EnvironmentFamily.config`) have these methods, the learner
+    reports each task separately.
+    """
+
+    def task_of(self, env_id: int) -> str | None:
+        """The task of an environment, for display; None if the run has only one."""
+
+    def task_score(self, task: str, mean_return: float) -> float | None:
+        """Score in percent that makes tasks comparable; None if there is no such scale.
+
+        Args:
+          task: result of `task_of`.
+          mean_return: mean unshaped return of episodes of the task.
+        """

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.acting.environment_family import Tasks
 from seed_rl.common.callbacks import Callbacks, Run
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError

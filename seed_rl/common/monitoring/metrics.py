@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.image import metadata as image_metadata
 
-from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.acting.environment_family import Tasks
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.task_statistics import TaskStatistics

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.acting.environment_family import Tasks
 from seed_rl.common.callbacks import Report
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.monitoring.metrics import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.acting.environment_family import Tasks
 from seed_rl.common.run_files.returns_log import EpisodeRow
 
 

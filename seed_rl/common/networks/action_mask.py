@@ -7,11 +7,9 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from seed_rl.common.acting.action_masks import KEY, with_mask, without_mask
+from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
-
-__all__ = ["masked", "with_mask", "without_mask"]
 
 
 def masked(values: tf.Tensor, observation: Nest) -> tf.Tensor:

@@ -43,21 +43,13 @@ def glorot(shape: Sequence[int]) -> tf.Tensor:
     return tf.random.uniform(shape, -limit, limit)
 
 
-def orthogonal(gain: float = 1.0) -> Initializer:
-    """A random orthogonal matrix times `gain` (Saxe et al. 2014).
-
-    Args:
-      gain: factor.
-    """
-
-    def initialize(shape: Sequence[int]) -> tf.Tensor:
-        rows, columns = math.prod(shape[:-1]), shape[-1]
-        q, r = tf.linalg.qr(tf.random.normal([max(rows, columns), min(rows, columns)]))
-        # The signs make the distribution uniform over orthogonal matrices.
-        q *= tf.sign(tf.linalg.diag_part(r))
-        return gain * tf.reshape(q if rows >= columns else tf.transpose(q), shape)
-
-    return initialize
+def orthogonal(shape: Sequence[int]) -> tf.Tensor:
+    """A random orthogonal matrix (Saxe et al. 2014)."""
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    q, r = tf.linalg.qr(tf.random.normal([max(rows, columns), min(rows, columns)]))
+    # The signs make the distribution uniform over orthogonal matrices.
+    q *= tf.sign(tf.linalg.diag_part(r))
+    return tf.reshape(q if rows >= columns else tf.transpose(q), shape)
 
 
 def to_rows(tensor: tf.Tensor) -> tf.Tensor:

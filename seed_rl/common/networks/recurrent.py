@@ -93,7 +93,7 @@ class LSTM(Layer):
             "input_kernel", lambda: variance_scaling()([num_inputs, 4 * size])
         )
         self.recurrent_kernel = self.add_variable(
-            "recurrent_kernel", lambda: orthogonal()([size, 4 * size])
+            "recurrent_kernel", lambda: orthogonal([size, 4 * size])
         )
         self.bias = self.add_variable(
             "bias",

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from seed_rl.common.acting.action_masks import with_mask, without_mask
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import with_mask, without_mask
 from seed_rl.common.networks.recurrent import StackedLSTM
 from seed_rl.common.types import EnvOutput
 

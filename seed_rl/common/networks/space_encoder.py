@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.common.acting.action_masks import without_mask
 from seed_rl.common.acting.spaces import is_image
 from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import without_mask
 from seed_rl.common.networks.encoders import ImageEncoder, flatten_observation
 from seed_rl.common.networks.layers import Dense, variance_scaling
 

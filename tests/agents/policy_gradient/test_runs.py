@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import numpy as np
@@ -12,7 +11,6 @@ from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.mujoco import toy_env
-from tests.helpers import run_python
 from tests.helpers.on_policy_runs import make_job
 from tests.helpers.system_helpers import train_to_end
 
@@ -70,10 +68,11 @@ def test_a_loaded_policy_names_the_cues(trained):
     assert list(actions) == [0, 1, 2]
 
 
-def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
+def test_a_run_is_played_as_it_was_trained(forks, tmp_path, socket_address):
     """From another directory, with the gin config and bindings that its record names."""
     layers = "ContinuousControlAgent.num_units_policy = 20"
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.mujoco.ppo_main",
@@ -86,11 +85,7 @@ def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
     evaluated = [row for row in experiment.read_result(logdir).episodes if row.evaluation]
     assert {row.env_id for row in evaluated} == {6, 7}
     assert np.mean([row.episode_return for row in evaluated[-20:]]) == 3
-    result = run_python(
-        *("-m", "seed_rl.play", logdir, "--episodes=5"),
-        code=0,
-        cwd=tmp_path,
-        variables={"PYTHONPATH": os.getcwd()},
-    )
+    result = forks.run("-m", "seed_rl.play", logdir, "--episodes=5", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     assert re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", result.stdout) == [("3", "3")] * 5
     assert "without effect" not in result.stderr  # Of settings that nobody has typed.

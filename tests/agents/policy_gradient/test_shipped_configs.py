@@ -121,11 +121,12 @@ def test_cart_pole(tmp_path):
     assert experiment.run(job, callbacks=()).returns[-20:].mean() > 150
 
 
-def test_atari_with_an_lstm(tmp_path, socket_address):
+def test_atari_with_an_lstm(forks, tmp_path, socket_address):
     """The real programs: convolutions, frame stacks, a recurrent state; no step is skipped."""
     pytest.importorskip("ale_py")
     binding = "ppo.epsilon = 0.125"
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.atari.ppo_main",

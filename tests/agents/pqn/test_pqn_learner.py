@@ -13,6 +13,7 @@ from seed_rl.agents.pqn.algorithm import PQN, create_job
 from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.agents.pqn.networks import create_network
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -33,7 +34,7 @@ MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
 
 
 def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=None, **run):
-    """A run with 32 environments of one actor."""
+    """A run with 32 environments of one actor; its training steps are not compiled."""
     tf.keras.utils.set_random_seed(1)
     network = ConvNetworkConfig(lstm_sizes=lstm_sizes), MLPNetworkConfig(mlp_sizes=(64,))
     mode = "shuffle" if lstm_sizes else "split"
@@ -45,6 +46,7 @@ def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=Non
         settings=MinibatchSettings(mode, epochs_per_step=4, batches_per_step=4),
         optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
         env_config={},
+        device_config=DeviceConfig(jit="false"),
         run=RunConfig(
             logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
         ),
@@ -200,10 +202,11 @@ def test_cart_pole(tmp_path):
 
 
 @pytest.mark.slow
-def test_atari(tmp_path, socket_address):
+def test_atari(forks, tmp_path, socket_address):
     """The real programs: convolutions, frame stacks, the sizes of the preset."""
     pytest.importorskip("ale_py")
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.atari.pqn_main",

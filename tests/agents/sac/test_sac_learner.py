@@ -106,10 +106,12 @@ def test_unrolls_wait_in_the_store_until_the_replay_may_take_them():
         assert run.algorithm.taken_at_once(256) == 16, "few may wait in front of the replay"
 
 
-@pytest.mark.parametrize("lstm_sizes", [(), (4,)])
-@pytest.mark.parametrize("bootstrap_net", ["q", "v"])
+@pytest.mark.parametrize(("bootstrap_net", "lstm_sizes"), [("q", ()), ("v", ()), ("q", (4,))])
 def test_v_is_trained_only_where_something_reads_it(bootstrap_net, lstm_sizes, recwarn):
-    """Guards against Keras's warning of variables without a gradient, in both forms."""
+    """Guards against Keras's warning of variables without a gradient, in both forms.
+
+    The recurrent form with V is in the test of recurrent networks.
+    """
     network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=lstm_sizes)
     with SACRun(pendulum, SACConfig(bootstrap_net=bootstrap_net), network=network) as run:
         run.start()
@@ -158,7 +160,9 @@ class ActionsAlone(networks.ActorCriticLSTM):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantiles", [1, 3])
-def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch, quantiles):
+def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(
+    monkeypatch, quantiles, recwarn
+):
     """Guards stored states of all three parts, discrete actions, and outputs that are actions."""
     monkeypatch.setattr(networks, "ActorCriticLSTM", ActionsAlone)
     network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,), n_quantiles=quantiles)
@@ -176,6 +180,7 @@ def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypat
             (a != b).any() for a, b in zip(before, values(run.algorithm.network), strict=True)
         )
     assert run.actor_error is None
+    assert not [w for w in recwarn if "Gradients do not exist" in str(w.message)]
 
 
 def test_sampled_windows_are_relabelled():
@@ -316,9 +321,10 @@ def test_what_cannot_be_trained_is_refused(arguments, message):
 
 
 @pytest.mark.slow
-def test_the_program_trains(tmp_path, socket_address):
+def test_the_program_trains(forks, tmp_path, socket_address):
     """Guards the flags and the processes, from environments to returns."""
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.gym.sac_main",

@@ -172,9 +172,10 @@ def test_a_replay_that_cannot_work_is_refused(algorithm, ratio, message):
 
 
 @pytest.mark.slow
-def test_a_program_with_a_replay_trains_and_saves_it(tmp_path, socket_address):
+def test_a_program_with_a_replay_trains_and_saves_it(forks, tmp_path, socket_address):
     """Guards flags, recurrent states on their way, the count of frames, and the checkpoint."""
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         "seed_rl.gym.vtrace_main",

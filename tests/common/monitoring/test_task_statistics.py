@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.acting.environment_family import Tasks
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring.metrics import EpisodeStatistics
 

@@ -48,11 +48,12 @@ def unconfigured():
 
 
 @pytest.mark.slow
-def test_learner_and_actors_of_a_program(tmp_path, socket_address):
+def test_learner_and_actors_of_a_program(forks, tmp_path, socket_address):
     """Guards imports, flags, gin, `learner_loop` and its arguments: the program learns."""
     config = tmp_path / "parts.gin"
     config.write_text(f"{PARTS}create_optimizer.optimizer_fn = @tf.keras.optimizers.Adam\n")
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         str(PROGRAMS / "existing_ppo.py"),

@@ -20,12 +20,13 @@ PROGRAM = str(PROGRAMS / "existing_main.py")
 
 
 @pytest.mark.slow
-def test_learner_and_actors(tmp_path, socket_address):
+def test_learner_and_actors(forks, tmp_path, socket_address):
     """Guards the whole of what existing programs use: imports, flags, loops, agent, optimizer.
 
     The agent is called with a pair; all of ours have the other form.
     """
     logdir = train_to_end(
+        forks,
         tmp_path,
         socket_address,
         PROGRAM,

@@ -10,10 +10,11 @@ from typing import Any
 import gin
 import tensorflow as tf
 
+from seed_rl.common.acting.action_masks import without_mask
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, without_mask
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.networks.encoders import flatten_observation
 from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer, to_rows

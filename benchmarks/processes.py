@@ -75,7 +75,7 @@ def memory_mib(pid: int, name: str = "VmRSS") -> float:
 class Program:
     """A child process that prints one line when it is ready."""
 
-    def __init__(self, command: list[str], env: dict[str, str] | None = None):
+    def __init__(self, command: list[str]):
         """Starts `command`; `wait_ready` waits for it."""
         self._name = " ".join(command[:4])
         self._process = subprocess.Popen(
@@ -84,7 +84,7 @@ class Program:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **(env or {})},
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
         )
 
     @property
@@ -135,9 +135,9 @@ class Program:
 class Worker(Program):
     """A Python process that runs `serve_commands`, started as `python -m MODULE ROLE`."""
 
-    def __init__(self, module: str, *arguments: str, env: dict[str, str] | None = None):
+    def __init__(self, module: str, *arguments: str):
         """Starts the worker."""
-        super().__init__([sys.executable, "-m", module, *arguments], env)
+        super().__init__([sys.executable, "-m", module, *arguments])
 
     def send(self, **command: Any) -> None:
         """Starts a command; `receive` gets its result."""

@@ -18,6 +18,9 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.types import LARGEST
 
 
+_SEED = 1
+
+
 @dataclasses.dataclass
 class Episodes:
     """What was seen of episodes that ended."""
@@ -34,20 +37,19 @@ class Contract:
       masks_in: where it has action masks, see `action_masks.place`.
     """
 
-    def __init__(self, env: Any, findings: Findings, timeout_s: float, seed: int = 1):
+    def __init__(self, env: Any, findings: Findings, timeout_s: float):
         """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents."""
         self.findings = findings
         self.episodes = Episodes()
         self._timeout_s = timeout_s
-        self._seed = seed
         with findings.of("Reading its spaces", timeout_s):
             self.env = env_adapters.as_gymnasium(env)
-            self.env.action_space.seed(seed)
+            self.env.action_space.seed(_SEED)
             space = self.env.observation_space
             self.masks_in = ""
             self._masks: action_masks.ActionMasks | None = None
             self._mask: Any = None  # What the last observation allows.
-            self._random = np.random.default_rng(seed)
+            self._random = np.random.default_rng(_SEED)
             self._goals = GoalCheck(self.env, space, findings, timeout_s)
         self._calls = itertools.count(1)
 
@@ -258,9 +260,9 @@ class Contract:
                 return
 
     def _run(self, steps: int) -> list[Any]:
-        self.env.action_space.seed(self._seed)
-        self._random = np.random.default_rng(self._seed)
-        seen: list[Any] = [_copied(self.reset(self._seed))]
+        self.env.action_space.seed(_SEED)
+        self._random = np.random.default_rng(_SEED)
+        seen: list[Any] = [_copied(self.reset(_SEED))]
         for _ in range(steps):
             observation, reward, terminated, truncated = self.step(self.random_action())
             seen.append((_copied(observation), reward, terminated, truncated))

@@ -17,7 +17,6 @@ from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import LARGEST
 
-
 _SEED = 1
 
 

@@ -50,6 +50,13 @@ def test_what_cannot_be_bound(socket_address):
         ops.Client([socket_address])
 
 
+@pytest.mark.slow
+def test_statistics_while_functions_are_bound(forks):
+    """Guards the process: statistics once read the list of functions while it grew."""
+    done = forks.run(PROGRAMS / "server_program.py", "bind_while_asked")
+    assert done.returncode == 0, done.stderr
+
+
 def test_functions_without_arguments_or_results(socket_address):
     """Guards the smallest frames, and functions that are bound without a signature."""
     counter = tf.Variable(0)

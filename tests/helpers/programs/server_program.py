@@ -7,6 +7,7 @@ import contextlib
 import os
 import resource
 import sys
+import threading
 
 import tensorflow as tf
 
@@ -52,6 +53,34 @@ def with_strange_headers():
             while not peer.closed_streams:
                 peer.receive()
     server.shutdown()
+
+
+def bind_while_asked():
+    """Binds functions to one server after the other while threads ask for statistics."""
+    functions = []
+    for i in range(17):  # A list of them that doubles its room grows five times.
+
+        def function(x):
+            return x
+
+        function.__name__ = f"function_{i}"
+        functions.append(tf.function(function, input_signature=[tf.TensorSpec([], tf.int32)]))
+    for _ in range(20):
+        server, bound = ops.Server(["127.0.0.1:0"]), threading.Event()
+
+        def ask(server=server, bound=bound):
+            while not bound.is_set():
+                server.stats()
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for function in functions:
+            server.bind(function)
+        bound.set()
+        for thread in threads:
+            thread.join()
+        assert list(server.stats()["functions"]) == [f"function_{i}" for i in range(17)]
 
 
 def fork(address):

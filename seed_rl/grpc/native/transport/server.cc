@@ -91,10 +91,10 @@ class ServerImpl : public Server, public RpcHost {
   const ServerConfig config_;
   // Fixed by Start.
   std::string description_;
-  std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index.
+  std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index. Changed under mu_.
   std::vector<size_t> call_bytes_;                  // Of the largest call, by function index.
-  Clock::time_point started_at_;
-  std::unique_ptr<Listener> listener_;  // Changed under mu_.
+  Clock::time_point started_at_;                    // Guarded by mu_.
+  std::unique_ptr<Listener> listener_;              // Changed under mu_.
   std::unique_ptr<grpc::AsyncGenericService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
@@ -126,8 +126,10 @@ Status ServerImpl::Bind(Binding binding) {
     }
   }
   call_bytes_.push_back(MaxCallBytes(binding, config_.max_batch_size));
-  batchers_.push_back(std::make_unique<Batcher>(std::move(binding), config_.max_batch_size,
-                                                config_.batch_timeout_ms));
+  auto batcher = std::make_unique<Batcher>(std::move(binding), config_.max_batch_size,
+                                           config_.batch_timeout_ms);
+  std::lock_guard<std::mutex> stats_lock(mu_);  // Stats may be asked for before Start.
+  batchers_.push_back(std::move(batcher));
   return {};
 }
 
@@ -182,7 +184,10 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
   if (started_) return {Code::kInvalidArgument, "Server is already started"};
   if (batchers_.empty()) return {Code::kUnavailable, "No function was bound"};
   description_ = description;
-  started_at_ = Clock::now();
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    started_at_ = Clock::now();
+  }
   started_by_ = getpid();
   Status status = StartGrpc(ports);
   if (!status.ok()) {
@@ -361,8 +366,14 @@ std::string ServerImpl::Describe() {
 }
 
 std::string ServerImpl::Stats() {
+  std::vector<const Batcher*> batchers;
+  {
+    // Only here: a batcher that drops the last of a client's calls takes mu_, under its own lock.
+    std::lock_guard<std::mutex> lock(mu_);
+    for (const auto& batcher : batchers_) batchers.push_back(batcher.get());
+  }
   std::string functions;
-  for (const auto& batcher : batchers_) {
+  for (const Batcher* batcher : batchers) {
     const BatcherStats stats = batcher->stats();
     const double calls = std::max<int64_t>(1, stats.calls);
     const double batches = std::max<int64_t>(1, stats.batches);
@@ -378,10 +389,10 @@ std::string ServerImpl::Stats() {
                  ",\"last_error\":" + JsonString(stats.last_error) +
                  ",\"waiting\":" + std::to_string(stats.waiting) + "}";
   }
+  std::lock_guard<std::mutex> lock(mu_);
   const double uptime = started_at_ == Clock::time_point()
                             ? 0
                             : std::chrono::duration<double>(Clock::now() - started_at_).count();
-  std::lock_guard<std::mutex> lock(mu_);
   return "{\"uptime_s\":" + JsonNumber(uptime) +
          ",\"connections\":" + std::to_string(streams_.size()) + ",\"functions\":{" + functions +
          "},\"messages_rejected\":" + std::to_string(messages_rejected_) +

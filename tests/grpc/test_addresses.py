@@ -1,4 +1,4 @@
-"""A server listens at all addresses of a name, or at none."""
+"""A server listens at all addresses of a name, or at none; files of Unix sockets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import subprocess
 from tests.helpers import run
 
 
-def test_port_claims(tmp_path: pathlib.Path, repository: pathlib.Path) -> None:
-    """Guards names with several addresses, some of them in use or of another machine."""
+def test_port_claims_and_socket_files(
+    tmp_path: pathlib.Path, repository: pathlib.Path, socket_address: str
+) -> None:
+    """Guards names with several addresses, some of them in use or of another machine, and the
+    socket file of a living server from one that is short of descriptors.
+    """
     program = tmp_path / "addresses"
+    transport = repository / "seed_rl" / "grpc" / "native" / "transport"
     sources = [
         repository / "tests" / "grpc" / "native" / "addresses.cc",
-        repository / "seed_rl" / "grpc" / "native" / "transport" / "addresses.cc",
+        transport / "addresses.cc",
+        transport / "listening_sockets.cc",
     ]
     compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-g", "-Wall", "-Werror"]
     sanitizer = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     build = [*compiler, *sanitizer, f"-I{repository}", *map(str, sources), "-o", str(program)]
     subprocess.run(build, check=True)
-    run(program, code=0)
+    run(program, socket_address, code=0)

@@ -1,14 +1,16 @@
 // All addresses of a name or none: PortClaim with names whose addresses the test chooses, since
-// what "localhost" is depends on the machine.
+// what "localhost" is depends on the machine. And the files of Unix sockets.
 
 #include "seed_rl/grpc/native/transport/addresses.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "seed_rl/grpc/native/transport/listening_sockets.h"
 #include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
@@ -127,14 +129,34 @@ void TestWhatIsNoPortOrNoName() {
   CHECK(claim.Take("name:80", NameOf({})).code == Code::kUnavailable);
 }
 
+// A server that cannot look who is there does not delete the file of one that lives.
+void TestWithoutDescriptorsNothingIsDeleted(const std::string& address) {
+  int port;
+  ListeningSockets living, other;
+  CHECK(living.Add(address, &port).ok());
+  rlimit limits;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limits) == 0);
+  const rlimit none = {0, limits.rlim_max};
+  CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const Status status = other.Add(address, &port);
+  CHECK(setrlimit(RLIMIT_NOFILE, &limits) == 0);
+  CHECK(status.code == Code::kUnavailable);
+  CHECK(status.message == "Cannot listen on " + address + ": Too many open files");
+  CHECK(access(SocketPath(address).c_str(), F_OK) == 0);
+  CHECK(other.Add(address, &port).message ==
+        "Another server is listening on " + address + "; stop it or choose another address");
+}
+
 }  // namespace
 }  // namespace seed_rl::transport
 
-int main() {
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
   seed_rl::transport::TestAPortInUseAtAnyAddress();
   seed_rl::transport::TestAFreePortIsOneForAllAddresses();
   seed_rl::transport::TestAddressesOfOtherMachinesAreLeftOut();
   seed_rl::transport::TestOtherAddresses();
   seed_rl::transport::TestUnixAddressesAreToldByTheirScheme();
   seed_rl::transport::TestWhatIsNoPortOrNoName();
+  seed_rl::transport::TestWithoutDescriptorsNothingIsDeleted(argv[1]);
 }

@@ -20,15 +20,21 @@ constexpr unsigned long kLargestPort = 65535;
 // Maximum attempts to find a port that is free at every address.
 constexpr int kPortAttempts = 100;
 
-bool HasListener(const std::string& path) {
+// Checks that no server listens at a Unix socket's path.
+Status CheckNoListener(const std::string& address, const std::string& path) {
   const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.ok()) return false;
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  const int result = connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  // For lack of descriptors, perhaps: the file may be a living server's, and must stay.
+  if (!fd.ok()) {
+    return {Code::kUnavailable, "Cannot listen on " + address + ": " + std::strerror(errno)};
+  }
+  sockaddr_un place = {};
+  place.sun_family = AF_UNIX;
+  std::strncpy(place.sun_path, path.c_str(), sizeof(place.sun_path) - 1);
+  const int result = connect(fd.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place));
   // EAGAIN: it listens, but its backlog is full.
-  return result == 0 || errno == EAGAIN;
+  if (result != 0 && errno != EAGAIN) return {};
+  return {Code::kUnavailable,
+          "Another server is listening on " + address + "; stop it or choose another address"};
 }
 
 // Splits "host:port" or "[host]:port", with or without a scheme that gRPC knows. Returns false for
@@ -107,11 +113,7 @@ Status CheckFree(const std::string& address) {
   if (!S_ISSOCK(info.st_mode)) {
     return {Code::kInvalidArgument, path + " exists and is not a socket; choose another address"};
   }
-  if (HasListener(path)) {
-    return {Code::kUnavailable,
-            "Another server is listening on " + address + "; stop it or choose another address"};
-  }
-  return {};
+  return CheckNoListener(address, path);
 }
 
 Status ResolveWithSystem(const std::string& host, const std::string& port,

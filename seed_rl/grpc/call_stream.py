@@ -126,12 +126,14 @@ class CallStream:
         library, stream = self._library, self._stream
         remaining = _FOREVER if remaining_s is None else remaining_s
         try:
-            while call.result == _PENDING and remaining > 0:
+            while call.result == _PENDING:  # Once even if time is up: it may have arrived.
                 wait = min(remaining, _SLICE_S)
                 call.result = library.seed_frame_stream_wait(
                     stream, call.call_id, wait, *call.answer.outputs
                 )
                 remaining -= wait
+                if remaining <= 0:
+                    break
         finally:  # Also when Ctrl-C interrupts the wait.
             if call.result == _PENDING:
                 library.seed_frame_stream_forget(stream, call.call_id)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -68,6 +69,35 @@ def test_timeout_leaves_the_client_usable(socket_address):
                 return client.foo(2)
 
         assert wait_until(answer) == 20
+
+
+def test_calls_that_are_only_started_are_sent(socket_address):
+    """Guards actors that step other environments meanwhile, and only then wait."""
+    seen = []
+
+    def script(server, frame):
+        seen.append(int(frame.tensors[0]))
+        return [reply(frame, 10 * seen[-1])]
+
+    with Scripted(socket_address, script), Client(socket_address) as client:
+        calls = [client.functions["foo"].start(i) for i in range(3)]
+        wait_until(lambda: seen == [0, 1, 2])
+        assert [call.result() for call in calls] == [0, 10, 20]
+
+
+def test_an_answer_that_is_fetched_late(socket_address):
+    """An answer that came in time counts, although its caller was busy until the time was up."""
+    options = ClientOptions(call_timeout_s=0.1)
+    server = Scripted(socket_address, lambda server, frame: [reply(frame, 10)])
+    with server, Client(socket_address, options) as client:
+
+        def answer():
+            call = client.functions["foo"].start(1)
+            time.sleep(2 * options.call_timeout_s)
+            with contextlib.suppress(Timeout):  # A busy machine.
+                return call.result()
+
+        assert wait_until(answer) == 10
 
 
 @pytest.mark.parametrize("who", ["server", "client"])

@@ -149,9 +149,15 @@ int SeedFrameStream::Call(uint64_t call_id, const char* frame, size_t bytes, dou
 }
 
 int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, size_t* answer_bytes) {
+  // gRPC would wait until the next millisecond begins, unless the deadline is long past.
   const Clock::time_point deadline =
-      Clock::now() + seed_rl::transport::ToDuration(std::min(timeout_s, kLongestWait));
+      timeout_s > 0
+          ? Clock::now() + seed_rl::transport::ToDuration(std::min(timeout_s, kLongestWait))
+          : Clock::time_point();
   std::unique_lock<std::mutex> lock(mu_);
+  // Without time, too, all that has happened is handled: so calls that are only started are
+  // written, and answers that are fetched late are found.
+  bool late = false;
   while (true) {
     const auto call = calls_.find(call_id);
     if (call != calls_.end() && call->second.arrived) {
@@ -167,9 +173,9 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
       calls_.erase(call_id);
       return Return(kSeedFrameBroken, reason_.data(), reason_.size(), answer, answer_bytes);
     }
-    if (Clock::now() >= deadline) return kSeedFramePending;
+    if (late) return kSeedFramePending;
     if (polling_) {
-      changed_.wait_until(lock, deadline);
+      late = changed_.wait_until(lock, deadline) == std::cv_status::timeout;
       continue;
     }
     polling_ = true;
@@ -179,6 +185,7 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
     const auto next = queue_.AsyncNext(&tag, &ok, deadline);
     lock.lock();
     polling_ = false;
+    late = next == grpc::CompletionQueue::TIMEOUT;
     if (next == grpc::CompletionQueue::GOT_EVENT) {
       Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
     }

@@ -142,6 +142,22 @@ def test_oversized_messages_end_their_connection_only(socket_address):
         assert values(careful.double(1)) == 2
 
 
+def test_oversized_calls_of_strings(socket_address):
+    """Guards the connection of a TensorFlow client from the one call that is too large."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def lengths(x):
+        return tf.strings.length(x)
+
+    with serving(socket_address, lengths):
+        client = ops.Client(socket_address, ClientOptions(max_message_bytes=10_000))
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="more than max_message_bytes"):
+            client.lengths(np.array(["a" * 20_000]))
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="more than max_message_bytes"):
+            client.lengths(np.full(3000, ""))  # Their lengths take room, too.
+        assert values(client.lengths(np.array(["abc"]))) == [3]
+
+
 def test_connections_are_limited(socket_address):
     """Guards max_connections: new clients get the reason, and can connect once others have left."""
     with serving(socket_address, double, options=ServerOptions(max_connections=2)) as server:

@@ -145,21 +145,19 @@ Connection::~Connection() {
 
 uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& arguments,
                           Client::Done done) {
-  size_t bytes = 0;
-  for (const Tensor& tensor : arguments) bytes += tensor.bytes;
   std::unique_lock<std::mutex> lock(mu_);
   const uint64_t id = next_id_++;
   lock.unlock();
-  if (bytes > static_cast<size_t>(config_.max_message_bytes)) {
-    done({Code::kResourceExhausted, "The call has " + std::to_string(bytes) +
+  FrameWriter writer(Kind::kCall, id, function, arguments.size());
+  for (const Tensor& tensor : arguments) writer.Add(tensor);
+  grpc::ByteBuffer frame = writer.Finish();
+  if (frame.Length() > static_cast<size_t>(config_.max_message_bytes)) {
+    done({Code::kResourceExhausted, "The call has " + std::to_string(frame.Length()) +
                                         " bytes, more than max_message_bytes (" +
                                         std::to_string(config_.max_message_bytes) + ")"},
          nullptr);
     return id;
   }
-  FrameWriter writer(Kind::kCall, id, function, arguments.size());
-  for (const Tensor& tensor : arguments) writer.Add(tensor);
-  grpc::ByteBuffer frame = writer.Finish();
   lock.lock();
   if (closed_) {
     const Status status = broken_;

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import math
 import os
 import pathlib
 import queue
@@ -281,13 +282,19 @@ def test_encryption(socket_address, tmp_path):
 
 
 def test_options_that_make_no_sense():
-    """Guards against limits that would reject everyone, and against half a TLS configuration."""
+    """Guards against limits that would reject everyone, half a TLS configuration, and an endless
+    timeout of batches that would be none.
+    """
     for make, message in [
         (lambda: ServerOptions(tls_certificate="a"), "Set both tls_certificate and tls_key"),
         (lambda: ClientOptions(tls_ca="a", tls_cert="b"), "Set both tls_cert and tls_key"),
         (lambda: ClientOptions(tls_cert="a", tls_key="b"), "tls_cert needs tls_ca"),
         (lambda: ServerOptions(max_batch_size=0), "max_batch_size must be above 0"),
         (lambda: ServerOptions(keepalive_s=2e6), "keepalive_s must be above 0 and below 1073741,"),
+        (lambda: ServerOptions(batch_timeout_ms=math.inf), "batch_timeout_ms must be .* not inf"),
+        (lambda: ServerOptions(batch_timeout_ms=math.nan), "batch_timeout_ms must be .* not nan"),
+        (lambda: ServerOptions(batch_timeout_ms=-1), "batch_timeout_ms must be at least 0 and"),
+        (lambda: ServerOptions(threads=-1), "threads must be at least 0, not -1"),
         (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes must be .* below"),
         (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s must be .* not -1"),
         (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s must be .* not 0"),

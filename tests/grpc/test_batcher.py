@@ -1,4 +1,4 @@
-"""What the batcher does beside network and TensorFlow: replies, inline runs, failed allocations.
+"""What the batcher does beside network and TensorFlow: replies, isolation, failed allocations.
 
 The tests are those of native/batcher.cc.
 """
@@ -14,16 +14,13 @@ from tests.helpers import run
 TESTS = {
     "borrowing": "A client that does not read its replies keeps its own rows, not whole batches.",
     "isolation": "One faulty call in a large batch costs few runs, and only faulty calls fail.",
-    "inline_runs_of_more_rows": "Quick calls of one row do not vouch for a thousand rows.",
-    "inline_runs_after_slow_ones": "A slow run is not forgotten after a few quick ones.",
-    "inline_runs_that_may_block": "Some functions never run on the network's thread.",
     "memory_for_batches": "Without memory for its batch, a call fails, and no other.",
     "memory_for_strings": "Without memory for a call's strings, its batch fails.",
     "memory_for_runs": "A run without memory fails its calls and frees its executor.",
     "memory_for_replies": "Without memory for its reply, a call fails, and no other.",
 }
 
-SOURCES = ("batch", "batcher", "buffer_pool", "quick_runs", "signature", "wire")
+SOURCES = ("batch", "batcher", "buffer_pool", "signature", "wire")
 
 pytestmark = pytest.mark.slow  # It compiles.
 

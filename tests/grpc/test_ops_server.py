@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from seed_rl.grpc.channel_options import ClientOptions
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import (
-    INTS,
+    INT,
     Background,
     Gate,
     double,
@@ -56,38 +56,31 @@ def test_forked_children_leave_the_server_alone(forks, socket_address):
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 
-def test_a_function_that_was_quick_and_then_blocks_stops_nobody(socket_address):
-    """Guards running quick functions on network threads: waiting ops must leave them free."""
-    gate = Gate()
+def test_a_function_that_blocks_its_thread_stops_nobody(socket_address):
+    """Guards network threads: functions do not run there, however quick they have been so far."""
+    staged = {"capacity": 0, "memory_limit": 0, "container": "", "shared_name": "blocking"}
+    entered = tf.Variable(0)
 
-    @tf.function(input_signature=[INTS])
-    def foo(x):
-        waits = tf.reduce_any(x < 0)
-        with tf.control_dependencies([tf.cond(waits, gate.wait, lambda: True)]):
-            return x + 1
+    @tf.function(input_signature=[INT])
+    def take(x):
+        with tf.control_dependencies([entered.assign_add(1)]):
+            return x + tf.raw_ops.Unstage(dtypes=[tf.int32], **staged)[0]  # Not asynchronous.
 
-    with serving(socket_address, foo, double) as server:
+    calls = 300
+    for _ in range(calls):
+        tf.raw_ops.Stage(values=[1], **staged)
+    with serving(socket_address, take, double, options=ServerOptions(threads=1)):
         client, other = ops.Client(socket_address), ops.Client(socket_address)
-        for round_ in range(2):
-            for i in range(300):
-                assert values(client.foo(i)) == i + 1
-            blocked = Background(client.foo, -5)
-            gate.wait_until_entered(round_ + 1)
-            assert values(other.double(1)) == 2
-            waiting = Background(other.foo, 7)
-            wait_for_waiting(server, "foo", 1)
-            assert values(client.double(1)) == 2
-            gate.open()
-            assert values(blocked.result()) == -4
-            assert values(waiting.result()) == 8
-        # Once more, now until the end.
-        for i in range(300):
-            assert values(client.foo(i)) == i + 1
-        blocked = Background(client.foo, -5)
-        gate.wait_until_entered(3)
-        server.shutdown()
-        with pytest.raises(tf.errors.UnavailableError, match="server closed"):
-            blocked.result()
+        for i in range(calls):
+            assert values(client.take(i)) == i + 1
+        blocked = Background(client.take, 5)
+        wait_until(lambda: entered.numpy() == calls + 1)
+        try:
+            assert values(Background(other.double, 1).result()) == 2
+            assert values(ops.Client(socket_address).double(2)) == 4
+        finally:
+            tf.raw_ops.Stage(values=[2], **staged)  # It cannot be cancelled.
+        assert values(blocked.result()) == 7
 
 
 def test_shutdown_fails_calls_that_wait_for_a_static_batch(socket_address):

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/transport.h"
@@ -98,58 +96,6 @@ void Isolation() {
           {{0, 32}});
 }
 
-// --- Inline runs.
-
-struct Runs {
-  std::atomic<bool> here{false};  // The last run was on the thread that dispatched it.
-  std::atomic<int> sleep_ms{0};
-  const std::thread::id this_thread = std::this_thread::get_id();
-
-  Local::Body Body() {
-    return [this](const std::vector<Tensor>& arguments, Tensor* result) {
-      here = std::this_thread::get_id() == this_thread;
-      std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
-      return Same(arguments, result);
-    };
-  }
-  // One call of this many rows; returns whether its run was inline.
-  bool Call(Fixture* fixture, int64_t rows) {
-    fixture->Add(Bytes({rows, 1}, 0));
-    fixture->Run();
-    return here;
-  }
-  // Makes quick calls of one row until they run inline.
-  void EarnTrust(Fixture* fixture) {
-    for (int i = 0; i < 1000000; ++i) {
-      if (Call(fixture, 1)) return;
-    }
-    CHECK(false);
-  }
-};
-
-void InlineRunsOfMoreRows() {
-  Runs runs;
-  Fixture fixture(runs.Body(), 1);
-  runs.EarnTrust(&fixture);
-  CHECK(!runs.Call(&fixture, 1024));
-}
-
-void InlineRunsAfterSlowOnes() {
-  Runs runs;
-  Fixture fixture(runs.Body(), 1);
-  runs.EarnTrust(&fixture);
-  runs.sleep_ms = 20;
-  runs.Call(&fixture, 1);
-  runs.sleep_ms = 0;
-  for (int i = 0; i < 200; ++i) CHECK(!runs.Call(&fixture, 1));
-}
-
-void InlineRunsThatMayBlock() {
-  Runs runs;
-  Fixture fixture(runs.Body(), 1, false, true);
-  for (int i = 0; i < 2000; ++i) CHECK(!runs.Call(&fixture, 1));
-}
-
 // --- Failed allocations.
 
 constexpr int kExhausted = static_cast<int>(Code::kResourceExhausted);
@@ -197,13 +143,11 @@ void MemoryForStrings() {
   CHECK((fixture.answers->Codes() == std::map<int, int>{{0, 1}, {kExhausted, 2}}));
 }
 
-// A function, or its start, runs out of memory: on its own thread and inline.
+// A function runs out of memory.
 void MemoryForRuns() {
-  Runs runs;
   std::atomic<bool> fail{true};
   Fixture fixture(
-      [&](const std::vector<Tensor>& arguments, Tensor* result) {
-        runs.here = std::this_thread::get_id() == runs.this_thread;
+      [&fail](const std::vector<Tensor>& arguments, Tensor* result) {
         if (fail) throw std::bad_alloc();
         return Same(arguments, result);
       },
@@ -213,12 +157,9 @@ void MemoryForRuns() {
   fixture.Run();
   CHECK((fixture.answers->Codes() == std::map<int, int>{{kExhausted, 2}}));
   fail = false;
-  runs.EarnTrust(&fixture);
-  fail = true;
-  CHECK(runs.Call(&fixture, 1));
-  fail = false;
-  runs.Call(&fixture, 1);
-  CHECK(fixture.answers->Codes()[kExhausted] == 3);
+  fixture.Add(Bytes({1, 1}, 0));
+  fixture.Run();
+  CHECK((fixture.answers->Codes() == std::map<int, int>{{0, 1}, {kExhausted, 2}}));
 }
 
 // There is no memory for a reply.
@@ -246,9 +187,6 @@ void MemoryForReplies() {
 const std::map<std::string, void (*)()> kTests = {
     {"borrowing", Borrowing},
     {"isolation", Isolation},
-    {"inline_runs_of_more_rows", InlineRunsOfMoreRows},
-    {"inline_runs_after_slow_ones", InlineRunsAfterSlowOnes},
-    {"inline_runs_that_may_block", InlineRunsThatMayBlock},
     {"memory_for_batches", MemoryForBatches},
     {"memory_for_strings", MemoryForStrings},
     {"memory_for_runs", MemoryForRuns},

@@ -41,8 +41,7 @@ inline Tensor Bytes(std::vector<int64_t> dims, char value) {
 class Local : public Function {
  public:
   using Body = std::function<Status(const std::vector<Tensor>& arguments, Tensor* result)>;
-  explicit Local(Body body, bool may_block = false)
-      : body_(std::move(body)), may_block_(may_block) {}
+  explicit Local(Body body) : body_(std::move(body)) {}
 
   void Start(std::vector<Tensor> arguments, Done done) override {
     Tensor result;
@@ -52,11 +51,9 @@ class Local : public Function {
     done(status, std::move(results));
   }
   void Cancel() override {}
-  bool may_block() const override { return may_block_; }
 
  private:
   const Body body_;
-  const bool may_block_;
 };
 
 // Keeps the answers it gets.
@@ -92,8 +89,8 @@ class Answers : public Caller {
 // A running batcher of one function with a row of `row_bytes` bytes, or of one string if that is 0.
 class Fixture {
  public:
-  Fixture(Local::Body body, int64_t row_bytes, bool isolate_errors = false, bool may_block = false)
-      : batcher_(Bind(std::move(body), row_bytes, isolate_errors, may_block), 1024, 0),
+  Fixture(Local::Body body, int64_t row_bytes, bool isolate_errors = false)
+      : batcher_(Bind(std::move(body), row_bytes, isolate_errors), 1024, 0),
         answers(std::make_shared<Answers>()) {
     batcher_.Start();
   }
@@ -121,7 +118,7 @@ class Fixture {
   }
 
  private:
-  static Binding Bind(Local::Body body, int64_t row_bytes, bool isolate_errors, bool may_block) {
+  static Binding Bind(Local::Body body, int64_t row_bytes, bool isolate_errors) {
     Binding binding;
     binding.name = "f";
     Spec spec;
@@ -132,7 +129,7 @@ class Fixture {
     binding.num_results = 1;
     binding.batch = kDynamicBatch;
     binding.isolate_errors = isolate_errors;
-    binding.functions.push_back(std::make_unique<Local>(std::move(body), may_block));
+    binding.functions.push_back(std::make_unique<Local>(std::move(body)));
     return binding;
   }
 

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <new>
-#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -69,33 +68,6 @@ void SetOptimization(const std::string& name, FunctionLibraryRuntime::Instantiat
                 options->config_proto, name, optimization, std::placeholders::_6);
 }
 
-// Whether an op runs Python code, or loops a number of times that depends on its inputs. (Blocking
-// ops such as queues are asynchronous.)
-bool MayBlock(const std::string& op) {
-  for (const char* part : {"PyFunc", "NumpyFunc", "While", "NextIteration"}) {
-    if (op.find(part) != std::string::npos) return true;
-  }
-  return op == "For";
-}
-
-// Whether a function contains such ops, itself or in functions that its ops name.
-bool MayBlock(const tensorflow::FunctionLibraryDefinition& library, const std::string& name,
-              std::set<std::string>* visited) {
-  if (!visited->insert(name).second) return false;
-  const tensorflow::FunctionDef* definition = library.Find(name);
-  if (definition == nullptr) return MayBlock(name);
-  for (const tensorflow::NodeDef& node : definition->node_def()) {
-    if (MayBlock(library, node.op(), visited)) return true;
-    for (const auto& [key, value] : node.attr()) {
-      if (value.has_func() && MayBlock(library, value.func().name(), visited)) return true;
-      for (const NameAttrList& function : value.list().func()) {
-        if (MayBlock(library, function.name(), visited)) return true;
-      }
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 TfFunction::~TfFunction() = default;
@@ -128,8 +100,6 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
   SetOptimization(function.name(), &options);
   TF_RETURN_IF_ERROR(self->runtime_->Instantiate(
       function.name(), tensorflow::AttrSlice(&function.attr()), options, &self->handle_));
-  std::set<std::string> visited;
-  self->may_block_ = MayBlock(*self->definition_, function.name(), &visited);
   self->captures_ = std::move(captures);
   if (op_threads > 0) self->op_threads_ = std::make_unique<OpThreads>(op_threads);
   *result = std::move(self);

@@ -38,7 +38,6 @@ class TfFunction : public transport::Function {
 
   void Start(std::vector<transport::Tensor> arguments, Done done) override;
   void Cancel() override;
-  bool may_block() const override { return may_block_; }
 
  private:
   struct Run;
@@ -52,7 +51,6 @@ class TfFunction : public transport::Function {
   tensorflow::FunctionLibraryRuntime::Handle handle_ = 0;
   std::vector<tensorflow::Tensor> captures_;
   std::unique_ptr<tensorflow::thread::ThreadPoolInterface> op_threads_;  // Or null.
-  bool may_block_ = false;
   tensorflow::CancellationManager cancellation_;
   std::function<void(std::function<void()>)> runner_;  // Runs ops.
 };

@@ -254,7 +254,6 @@ std::shared_ptr<Batch> BatchFactory::Single(const Call& call, const Frame& frame
     }
   }
   batch->rows = 1;
-  batch->bytes = call.bytes;
   batch->parts.push_back({call, 0, 1, 0, nullptr});
   return batch;
 }

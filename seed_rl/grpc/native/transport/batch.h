@@ -3,7 +3,6 @@
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -65,10 +64,8 @@ std::shared_ptr<Gather> NewGather(int64_t rows);
 struct Batch {
   std::vector<Part> parts;
   int64_t rows = 0;
-  size_t bytes = 0;                   // Of its calls' messages.
-  int copying = 0;                    // Number of parts being copied.
-  bool broken = false;                // A part could not be copied.
-  std::atomic<bool> answered{false};  // By an inline run.
+  int copying = 0;      // Number of parts being copied.
+  bool broken = false;  // A part could not be copied.
   std::vector<Tensor> arguments;
   std::vector<char*> memory;  // Writable memory of the arguments; null for strings.
 

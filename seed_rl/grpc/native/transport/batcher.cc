@@ -24,11 +24,6 @@ size_t NumExecutors(const Binding& binding) {
   return binding.functions.size() * std::max(1, binding.max_in_flight);
 }
 
-bool MayBlock(const Binding& binding) {
-  return std::any_of(binding.functions.begin(), binding.functions.end(),
-                     [](const auto& function) { return function->may_block(); });
-}
-
 // The result of `run()`, or an error if an allocation fails.
 template <typename Run>
 Status OrOutOfMemory(const Run& run) {
@@ -76,8 +71,7 @@ Batcher::Batcher(Binding binding, int64_t max_batch_size, double batch_timeout_m
       timeout_(batch_timeout_ms),
       signature_(binding_, max_batch_size),
       // Besides the running batches, one is being filled and one may be held by results.
-      batches_(&signature_, NumExecutors(binding_) + 2),
-      may_run_inline_(batch_timeout_ms <= 0 && !binding_.isolate_errors && !MayBlock(binding_)) {
+      batches_(&signature_, NumExecutors(binding_) + 2) {
   for (size_t i = 0; i < NumExecutors(binding_); ++i) {
     wake_.push_back(std::make_unique<std::condition_variable>());
   }
@@ -177,7 +171,6 @@ Batcher::BatchPtr Batcher::Reserve(const Call& call, int64_t placed,
     open_.reset();
   }
   batch->rows += rows;
-  batch->bytes += call.bytes;
   ++batch->copying;
   return batch;
 }
@@ -217,25 +210,8 @@ Batcher::BatchPtr Batcher::Take() {
   return batch;
 }
 
-Batcher::BatchPtr Batcher::TakeInline(size_t* executor) {
-  if (!may_run_inline_ || stopped_ || !HasWork() || collector_ != kNone) return nullptr;
-  const Batch& next = ready_.empty() ? *open_ : *ready_.front();
-  if (next.copying > 0 || !quick_runs_.Expects(next.rows, next.bytes)) return nullptr;
-  *executor = NextFree();
-  if (*executor == kNone) return nullptr;
-  busy_[*executor] = true;
-  ++inline_runs_;
-  return Take();
-}
-
 void Batcher::Dispatch() {
   std::unique_lock<std::mutex> lock(mu_);
-  size_t executor;
-  while (BatchPtr batch = TakeInline(&executor)) {
-    lock.unlock();
-    RunInline(batch, executor);
-    lock.lock();
-  }
   std::condition_variable* wake = Wake();
   lock.unlock();
   if (wake != nullptr) wake->notify_one();
@@ -270,11 +246,11 @@ void Batcher::Run(Batch* batch, size_t executor) {
     return RunChecked(executor, may_repeat ? batch->arguments : std::move(batch->arguments),
                       batch->rows, &results);
   });
-  Count(*batch, start, Clock::now(), status.ok());
+  Count(*batch, start, Clock::now());
   if (!status.ok() && may_repeat && status.code != Code::kCancelled) {
     Split(*batch, 0, batch->parts.size(), executor);
   } else {
-    AnswerAll(*batch, 0, batch->parts.size(), status, results, executor, true);
+    AnswerAll(*batch, 0, batch->parts.size(), status, results, executor);
   }
 }
 
@@ -287,7 +263,7 @@ bool Batcher::Repeat(const Batch& batch, size_t begin, size_t end, size_t execut
   if (!status.ok() && end - begin > 1 && status.code != Code::kCancelled) {
     Split(batch, begin, end, executor);
   } else {
-    AnswerAll(batch, begin, end, status, results, executor, true);
+    AnswerAll(batch, begin, end, status, results, executor);
   }
   return status.ok();
 }
@@ -305,31 +281,6 @@ void Batcher::Split(const Batch& batch, size_t begin, size_t end, size_t executo
   }
 }
 
-void Batcher::RunInline(const BatchPtr& batch, size_t executor) {
-  batches_.Seal(batch.get());
-  const Clock::time_point start = Clock::now();
-  const std::thread::id this_thread = std::this_thread::get_id();
-  const auto finish = [=](Status status, const std::vector<Tensor>& results) {
-    if (batch->answered.exchange(true)) return;
-    if (status.ok()) {
-      status = OrOutOfMemory([&] { return signature_.CheckResults(results, batch->rows); });
-    }
-    Count(*batch, start, Clock::now(), status.ok());
-    // On the same thread, Dispatch itself looks for more work.
-    const bool later = std::this_thread::get_id() != this_thread;
-    AnswerAll(*batch, 0, batch->parts.size(), status, results, executor, later);
-    std::lock_guard<std::mutex> lock(mu_);
-    if (--inline_runs_ == 0) no_inline_runs_.notify_all();
-  };
-  if (batch->broken) return finish(OutOfMemory(), {});
-  std::vector<Tensor> arguments = std::move(batch->arguments);
-  try {
-    function(executor)->Start(std::move(arguments), finish);
-  } catch (const std::bad_alloc&) {
-    finish(OutOfMemory(), {});
-  }
-}
-
 Status Batcher::RunChecked(size_t executor, std::vector<Tensor> arguments, int64_t rows,
                            std::vector<Tensor>* results) const {
   const Status status = RunAndWait(function(executor), std::move(arguments), results);
@@ -337,11 +288,11 @@ Status Batcher::RunChecked(size_t executor, std::vector<Tensor> arguments, int64
 }
 
 void Batcher::AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
-                        const std::vector<Tensor>& results, size_t executor, bool wake) {
+                        const std::vector<Tensor>& results, size_t executor) {
   int64_t answered = 0;
   for (size_t i = begin; i < end; ++i) {
     // So that a caller's next call finds the executor free.
-    if (i + 1 == batch.parts.size()) Release(executor, wake);
+    if (i + 1 == batch.parts.size()) Release(executor);
     const Part& part = batch.parts[i];
     answered += Answer(part, status, results, part.first - batch.parts[begin].first);
   }
@@ -360,15 +311,15 @@ bool Batcher::Answer(const Part& part, const Status& status, const std::vector<T
   return sent && sent->ok();
 }
 
-void Batcher::Release(size_t executor, bool wake) {
+void Batcher::Release(size_t executor) {
   std::unique_lock<std::mutex> lock(mu_);
   busy_[executor] = false;
-  std::condition_variable* thread = wake ? Wake() : nullptr;
+  std::condition_variable* wake = Wake();
   lock.unlock();
-  if (thread != nullptr) thread->notify_one();
+  if (wake != nullptr) wake->notify_one();
 }
 
-void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end, bool ok) {
+void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end) {
   std::lock_guard<std::mutex> lock(mu_);
   for (const Part& part : batch.parts) {
     if (part.first_in_call == 0) ++stats_.calls;
@@ -377,7 +328,6 @@ void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_poi
   stats_.rows += batch.rows;
   ++stats_.batches;
   stats_.run_s += Seconds(end - start);
-  quick_runs_.Note(end - start, batch.rows, batch.bytes, ok);
 }
 
 void Batcher::CountError(const Status& status) {
@@ -404,8 +354,7 @@ void Batcher::Shutdown() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   {
-    std::unique_lock<std::mutex> lock(mu_);
-    no_inline_runs_.wait(lock, [this] { return inline_runs_ == 0; });
+    std::lock_guard<std::mutex> lock(mu_);
     waiting.swap(ready_);
     if (open_) waiting.push_back(std::move(open_));
   }

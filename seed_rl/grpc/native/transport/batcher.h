@@ -3,7 +3,6 @@
 // Batches are assembled in place: the thread that receives a call reserves rows of the open batch
 // and copies the call's tensors into them. Functions run on the batcher's threads, so that network
 // threads never wait: a free thread takes what has been collected and sends the replies itself.
-// Functions that take less time than waking up another thread run on the network thread.
 //
 // If an allocation fails, the calls concerned fail with RESOURCE_EXHAUSTED.
 
@@ -20,7 +19,6 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/batch.h"
-#include "seed_rl/grpc/native/transport/quick_runs.h"
 #include "seed_rl/grpc/native/transport/signature.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
@@ -50,8 +48,8 @@ class Batcher {
   // Adds a call, which is answered through `call.caller`, perhaps before this returns. Dispatch
   // must follow.
   void Add(Call call, const Frame& frame);
-  // Runs the added calls. Call it once there is nothing more to add, so that calls that arrive
-  // together run together.
+  // Wakes a thread to run the added calls. Call it once there is nothing more to add, so that calls
+  // that arrive together run together.
   void Dispatch();
   // Cancels running functions, fails all waiting calls and joins the threads.
   void Shutdown();
@@ -64,7 +62,7 @@ class Batcher {
   void AddAlone(const Call& call, const Frame& frame);
   void AddToBatches(const Call& call, const Frame& frame);
 
-  // The next seven require mu_.
+  // The next six require mu_.
   // Reserves as many of a call's rows from `placed` on as a batch takes, as `part` of that batch.
   // Throws std::bad_alloc, and has then reserved nothing.
   BatchPtr Reserve(const Call& call, int64_t placed, std::shared_ptr<Gather>* gather, Part* part);
@@ -74,8 +72,6 @@ class Batcher {
   // Assigns work, if any, to a free executor's thread, if any; returns what to notify, or null.
   std::condition_variable* Wake();
   BatchPtr Take();
-  // A batch that the caller may run immediately on a free executor; or null.
-  BatchPtr TakeInline(size_t* executor);
   void WaitForMore(std::unique_lock<std::mutex>* lock, size_t executor);
 
   // The loop of an executor's thread.
@@ -90,28 +86,25 @@ class Batcher {
   bool Repeat(const Batch& batch, size_t begin, size_t end, size_t executor);
   // The same, for parts that have failed together.
   void Split(const Batch& batch, size_t begin, size_t end, size_t executor);
-  // Runs a batch; returns when it has been answered, or will be on another thread.
-  void RunInline(const BatchPtr& batch, size_t executor);
   // Runs an executor's function and checks its results.
   Status RunChecked(size_t executor, std::vector<Tensor> arguments, int64_t rows,
                     std::vector<Tensor>* results) const;
   // Answers these parts; `results` begins with the first one's rows. Releases the executor before
-  // the batch's last reply; if `wake`, wakes a thread if there is work.
+  // the batch's last reply.
   void AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
-                 const std::vector<Tensor>& results, size_t executor, bool wake);
+                 const std::vector<Tensor>& results, size_t executor);
   // Returns whether it sent results.
   bool Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
               int64_t first);
-  // Marks an executor as free; if `wake`, wakes a thread if there is work.
-  void Release(size_t executor, bool wake);
-  void Count(const Batch& batch, Clock::time_point start, Clock::time_point end, bool ok);
+  // Marks an executor as free, and wakes a thread if there is work.
+  void Release(size_t executor);
+  void Count(const Batch& batch, Clock::time_point start, Clock::time_point end);
   void CountError(const Status& status);
 
   const Binding binding_;
   const std::chrono::duration<double, std::milli> timeout_;
   const Signature signature_;
   const BatchFactory batches_;
-  const bool may_run_inline_;
 
   mutable std::mutex mu_;
   bool stopped_ = false;        // Guarded by mu_.
@@ -120,11 +113,8 @@ class Batcher {
   std::vector<bool> busy_;      // By executor. Guarded by mu_.
   size_t collector_ = kNone;    // The executor whose thread takes the next batch. Guarded by mu_.
   size_t next_ = 0;             // The next executor in turn. Guarded by mu_.
-  QuickRuns quick_runs_;        // Guarded by mu_.
-  int inline_runs_ = 0;         // Inline runs not yet answered. Guarded by mu_.
   BatcherStats stats_;          // Guarded by mu_.
   std::condition_variable copied_;                              // A batch's `copying` became 0.
-  std::condition_variable no_inline_runs_;                      // `inline_runs_` became 0.
   std::vector<std::unique_ptr<std::condition_variable>> wake_;  // By executor.
   std::mutex shutdown_mu_;                                      // Serializes Shutdown.
   std::vector<std::thread> threads_;                            // Guarded by shutdown_mu_.

@@ -220,7 +220,7 @@ void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
   bool ok;
   std::vector<std::shared_ptr<Rpc>> received;
   while (true) {
-    // Handle all available events before running functions, for larger batches.
+    // Handle all available events before functions are run, for larger batches.
     int events = 0;
     auto next = queue->AsyncNext(&tag, &ok, never);
     while (next == grpc::CompletionQueue::GOT_EVENT) {

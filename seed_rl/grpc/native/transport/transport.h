@@ -94,9 +94,6 @@ class Function {
   virtual void Start(std::vector<Tensor> arguments, Done done) = 0;
   // Cancels current and future runs.
   virtual void Cancel() = 0;
-  // Whether a run may take much longer than earlier runs on as many rows: it waits for Python, or
-  // loops a number of times that depends on its arguments.
-  virtual bool may_block() const { return false; }
 };
 
 constexpr int64_t kUnbatched = -1;

@@ -45,6 +45,7 @@ class LearnerConfig(Checked):
         "Milliseconds that an idle inference device waits to fill its batch; 0: runs with the "
         "requests already there.",
         minimum=0,
+        maximum=1e9,
     )
     inference_threads: int = option(
         1,

@@ -31,8 +31,8 @@ Status CheckNoListener(const std::string& address, const std::string& path) {
   place.sun_family = AF_UNIX;
   std::strncpy(place.sun_path, path.c_str(), sizeof(place.sun_path) - 1);
   const int result = connect(fd.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place));
-  // EAGAIN: it listens, but its backlog is full.
-  if (result != 0 && errno != EAGAIN) return {};
+  // All else may mean a living one: its backlog is full, or it is another user's.
+  if (result != 0 && (errno == ECONNREFUSED || errno == ENOENT)) return {};
   return {Code::kUnavailable,
           "Another server is listening on " + address + "; stop it or choose another address"};
 }

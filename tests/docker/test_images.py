@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.helpers import run
+from tests.helpers import PROGRAMS, run, run_python
 
 FAMILIES = ["atari", "dmlab", "football", "mujoco"]
 
@@ -79,6 +79,23 @@ def test_actors_have_no_tensorflow(repository):
     for name in ("actor", "tensorboard", "atari-actor", "dmlab", "football", "mujoco"):
         found = [package for package in locked(repository, name) if "tensorflow" in package]
         assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "requirements"),
+    [
+        *[(f"seed_rl.gym.{agent}_main", "actor") for agent in ("ppo", "pqn", "r2d2", "vtrace")],
+        ("seed_rl.atari.vtrace_main", "atari-actor"),
+        ("seed_rl.mujoco.ppo_main", "mujoco"),
+    ],
+)
+def test_actors_need_only_the_packages_of_their_image(repository, module, requirements):
+    """Guards actors that start here, where the learner's packages are installed, too."""
+    files = [repository / f"docker/requirements/{name}.txt" for name in ("actor", requirements)]
+    program = [PROGRAMS / "only_packages_of.py", ",".join(map(str, files)), module]
+    flags = ["--run_mode=actor", "--server_address=unix:/nowhere", "--reconnect_timeout_s=0"]
+    done = run_python(*program, *flags, "--connect_timeout_s=0.1")
+    assert (done.returncode, "No module" in done.stderr) == (4, False), done.stderr
 
 
 def test_nothing_private_is_sent_to_the_engine(repository):

@@ -22,7 +22,7 @@ from seed_rl.common.config.flag_definitions import (
     shown,
 )
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import foreign_code, run_record, saved_run
+from seed_rl.common.run_files import run_record, saved_run
 
 _NOT_KEPT = run_record.OWN_OPTIONS | {field.name for field in dataclasses.fields(DeviceConfig)}
 """Options that belong to a process or a machine rather than to a run."""
@@ -113,6 +113,8 @@ def _recorded(record: Mapping[str, Any], name: str) -> tuple[bool, Any]:
 
 def _check_code(name: str, value: Any) -> None:
     """Refuses values that would run code: others may have write access to the logdir."""
+    from seed_rl.common.run_files import foreign_code  # Imports gin, which actors' images lack.
+
     values = value if isinstance(value, list) else [value]
     arguments = [f"--{name}={element}" for element in values]
     if code := foreign_code.find({run_record.ARGUMENTS: arguments}):

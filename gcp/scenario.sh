@@ -45,7 +45,8 @@ case "$name" in
     --study="$here/studies/atari_vtrace.json" --trials=20 --parallel_trials=4 \
     --learner_machine=g2-standard-8 "$cpus" "$@" ;;
   *)
-    echo "error: no scenario \"$name\"; gcp/scenario.sh lists them" >&2
+    echo "error: there is no scenario '$name'; choose from:" >&2
+    sed -n 's/^  \([a-z].*\)) set .*/  \1/p' "$0" >&2
     exit 2
     ;;
 esac

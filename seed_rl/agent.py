@@ -233,9 +233,10 @@ def train(
     except UserError as error:
         text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
         unknown = re.search(r"Unknown command line flag '(\w+)'", text)
-        own = difflib.get_close_matches(unknown[1], [*sizes, "frames"]) if unknown else []
-        if unknown and own:
-            text = f"There is no option {unknown[1]}=. Did you mean {own[0]}=?"
+        own = ("frames", "actors", "envs", "callbacks")
+        near = difflib.get_close_matches(unknown[1], own, cutoff=0.8) if unknown else []
+        if unknown and near:
+            text = f"There is no option {unknown[1]}=. Did you mean {near[0]}=?"
         raise UserError(text) from None
     assert checked.logdir is not None
     with remote_callbacks.hosted(callbacks) as variables, _shared(given) as more:

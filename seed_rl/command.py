@@ -189,7 +189,8 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
     own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
     if own is None or not envs or record.get("learner_addresses"):
-        why = "several learners" if own else f"a program of its own ({program})"
+        several = record.get("learner_addresses")
+        why = "several learners" if several else f"a program of its own ({program})"
         raise UserError(
             f"{run} was trained by {why}, which `seed-rl resume` does not start: give the same "
             f"command again, with --logdir={run}."

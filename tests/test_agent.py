@@ -93,6 +93,8 @@ def test_mistakes_are_exceptions(tmp_path, monkeypatch):
         seed_rl.train("vtrace", "CartPole-v1", lerning_rate=1e-3)
     with pytest.raises(UserError, match="no option frmes=. Did you mean frames="):
         seed_rl.train("vtrace", "CartPole-v1", frmes=100)
+    with pytest.raises(UserError, match="Did you mean: .*frame_stack"):
+        seed_rl.train("vtrace", "CartPole-v1", framestack=4)
     with pytest.raises(UserError, match="frames= and total_environment_frames= are the same"):
         seed_rl.train("vtrace", "CartPole-v1", frames=100, total_environment_frames=200)
     with pytest.raises(UserError, match="write actors= envs=, .*seed-rl train ppo CartPole-v1"):

@@ -187,7 +187,11 @@ def test_a_window_without_a_display(tmp_path):
 
 
 def test_nothing_to_play(tmp_path, capsys, monkeypatch):
-    """Says what is missing: the run, which may be a folder below; or its first checkpoint."""
+    """Says what is missing: the run, which may be a folder below; or its first checkpoint.
+
+    And says so before TensorFlow is imported, which takes seconds.
+    """
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
     (tmp_path / "a-run").mkdir()
     (tmp_path / "a-run" / "config.json").write_text("{}")
     for path, problem in (

@@ -74,7 +74,8 @@ def run(
             pass
         except (DisplacedError, NotSavedError):
             raise  # The files there are another learner's, or not the newest.
-        except UserError:
+        except Exception:
+            signals.early = False
             _release(mirror)
             raise
         _release(mirror)

@@ -212,4 +212,5 @@ def _swap(array: np.ndarray) -> np.ndarray:
 
 
 def _field(spec: tf.TensorSpec) -> replay.FieldSpec:
+    # Without a time axis, as the replay's comes first: integers compress less.
     return replay.FieldSpec(tuple(spec.shape), spec.dtype.as_numpy_dtype, time=False)

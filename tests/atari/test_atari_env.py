@@ -126,6 +126,7 @@ def test_missing_extra_names_the_command(monkeypatch: Any) -> None:
     with pytest.raises(UserError, match="-m pip install ale-py opencv-python-headless"):
         env.create_environment(0, AtariConfig())
     monkeypatch.delitem(sys.modules, "seed_rl.atari.vector_env", raising=False)
+    monkeypatch.delattr("seed_rl.atari.vector_env", raising=False)
     with pytest.raises(UserError, match="-m pip install ale-py"):
         env.create_batch([0], AtariConfig())
 

@@ -101,6 +101,28 @@ def test_images_are_built_if_the_source_has_changed(docker):
     assert len(docker.calls("run")) == 1
 
 
+def test_images_of_families(docker):
+    """Guards actors' images, which must have neither TensorFlow nor OpenCV, from learners'."""
+    code, messages = docker.call("docker/build.sh", "atari", "football", "dmlab")
+    assert code == 0, messages
+    made = {}
+    for call in docker.calls("build"):
+        name = values(call, "--tag")[0].partition(":")[0]
+        given = dict(value.split("=", 1) for value in values(call, "--build-arg"))
+        file = values(call, "--file")[0].rpartition(".")[2]
+        made[name] = file, given.get("BASE", "").partition(":")[0], given.get("REQUIREMENTS")
+    assert made == {
+        "seed-rl-base": ("base", "", None),
+        "seed-rl-base-actor": ("base", "", None),
+        "seed-rl-atari": ("family", "seed-rl-base", "atari"),
+        "seed-rl-atari-actor": ("family", "seed-rl-base-actor", "atari-actor"),
+        "seed-rl-football": ("family", "seed-rl-base", "football"),
+        "seed-rl-football-actor": ("family", "seed-rl-base-actor", "football"),
+        "seed-rl-dmlab": ("dmlab", "seed-rl-base", "dmlab"),
+        "seed-rl-dmlab-actor": ("dmlab", "seed-rl-base-actor", "dmlab"),
+    }
+
+
 def test_gpus_are_passed(docker):
     docker.has_images()
     (docker.folder / "info").write_text("map[nvidia:{} runc:{}]\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -26,12 +27,11 @@ NETWORK = "--network=projects/12345/global/networks/lab"
 SCENARIOS = {
     **{
         name: (name,)
-        for name in (
-            *("sweep_atari", "train_atari", "train_atari_vtrace", "train_dmlab30"),
-            *("train_dmlab_rooms_watermaze", "train_football_scoring"),
-            *("train_football_checkpoints", "train_mujoco"),
+        for name in re.findall(
+            r"^  (\w+)\) set", (REPOSITORY / "gcp/scenario.sh").read_text(), re.MULTILINE
         )
     },
+    "train_dmlab_rooms_watermaze": ("train_dmlab_rooms_watermaze",),
     "train_atari_spot": ("train_atari", "--spot=all", "--game=Breakout"),
     "train_football_spot_actors": ("train_football_scoring", "--spot=actors", NETWORK),
     "sweep_spot": ("sweep_atari", "--spot=all", "--trials=50"),

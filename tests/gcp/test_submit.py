@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +22,53 @@ REVIEWED = yaml.safe_load(pathlib.Path(__file__).with_name("jobs.yaml").read_tex
 @pytest.mark.parametrize("name", REVIEWED)
 def test_dry_runs_are_the_reviewed_jobs(name: str) -> None:
     assert submitted(name) == REVIEWED[name]
+
+
+def _pools(scenario: str) -> list[dict[str, Any]]:
+    """The pools of all jobs: their strategy, and variables and arguments of their containers."""
+    found = []
+    for spec in submitted(scenario).values():
+        job_spec = spec.get("trialJobSpec", spec)
+        for pool in job_spec["workerPoolSpecs"]:
+            container = pool["containerSpec"]
+            found.append(
+                {
+                    "strategy": job_spec["scheduling"]["strategy"],
+                    "arguments": container["args"],
+                    **{variable["name"]: variable["value"] for variable in container["env"]},
+                }
+            )
+    return found
+
+
+def test_a_learner_that_must_stay_and_actors_that_may_go_are_two_jobs() -> None:
+    """Guards the learner from spot machines, and environments from having one id twice."""
+    assert len(submitted("train_football_spot_actors")) == 2
+    learner, *actors = _pools("train_football_spot_actors")
+    assert (learner["strategy"], {pool["strategy"] for pool in actors}) == ("STANDARD", {"SPOT"})
+    assert all("SEED_RL_ADDRESS_OBJECT" in pool for pool in (learner, *actors))
+    assert [pool["SEED_RL_FIRST_MACHINE"] for pool in actors] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "flag"),
+    [
+        ("train_dmlab_rooms_watermaze", "--game=rooms_watermaze"),
+        ("train_football_scoring", "--reward_experiment=scoring"),
+        ("train_football_checkpoints", "--reward_experiment=scoring,checkpoints"),
+        ("train_atari_spot", "--game=Breakout"),
+    ],
+)
+def test_scenarios_have_the_flags_of_their_names(scenario: str, flag: str) -> None:
+    assert all(flag in pool["arguments"] for pool in _pools(scenario))
+
+
+def test_a_tuning_on_spot_machines() -> None:
+    [spec] = submitted("sweep_spot").values()
+    assert (spec["maxTrialCount"], {pool["strategy"] for pool in _pools("sweep_spot")}) == (
+        50,
+        {"SPOT"},
+    )
 
 
 def test_the_yaml_means_what_was_to_be_submitted() -> None:

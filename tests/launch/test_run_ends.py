@@ -16,6 +16,7 @@ import pytest
 from seed_rl import command
 from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress
+from seed_rl.gym import from_python
 from seed_rl.launch import panel
 from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.process import Process
@@ -203,3 +204,11 @@ def test_the_next_commands_work_as_printed(tmp_path, env, trust):
     (tmp_path / "config.json").write_text(json.dumps(record))
     evaluate, play, plot = RunState(tmp_path).ending().splitlines()[1:]
     assert (evaluate + play).count(" --trust") == trust and "--trust" not in plot
+
+
+def test_no_command_plays_an_environment_of_the_program_that_trains(tmp_path):
+    """Guards printed commands that cannot work: only that program can create it."""
+    record = {"program": "seed_rl.gym.ppo_main", "env_name": from_python.NAME}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    [line] = RunState(tmp_path).ending().splitlines()[1:]
+    assert " plot " in line

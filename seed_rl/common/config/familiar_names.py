@@ -121,21 +121,13 @@ def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
         if match is None:
             return argument
         name = match[1]
-        same = name if name in known else _same(name, known) or name
+        same = SAME.get(name, "")
+        same = same if same in known and name not in known else name
         if (first := spelled.setdefault(same, name)) != name:
             raise UserError(f"--{first} and --{name} are the same option. Leave one of them out.")
         return argument if same == name else f"--{same}{argument[match.end() :]}"
 
     return [ours(argument) for argument in arguments]
-
-
-def _same(name: str, known: Container[str]) -> str:
-    """Our name of an option, also behind the "no" of a switch; "" if there is none."""
-    for no in ("", "no"):
-        ours = SAME.get(name.removeprefix(no), "") if name.startswith(no) else ""
-        if ours in known:
-            return no + ours
-    return ""
 
 
 def instead(name: str, known: Container[str]) -> str | None:
@@ -151,5 +143,5 @@ def instead(name: str, known: Container[str]) -> str | None:
         # The launcher multiplies its two arguments.
         flag = "ACTORS ENVS_PER_ACTOR" if flag == "num_envs" else f"--{flag}=..."
         return f"{flag}, {difference}"
-    ours = plain if plain in known else _same(plain, known)
-    return f"--{ours}=..." if ours else None
+    ours = plain if plain in known else SAME.get(plain, "")
+    return f"--{ours}=..." if ours in known else None

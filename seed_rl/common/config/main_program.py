@@ -66,7 +66,7 @@ def run_main(
     argv = sys.argv if argv is None else argv
     try:  # The run's record is written from it, too.
         argv = familiar_names.translated(argv, set(flags.FLAGS))
-        sys.argv = _with_shipped_files(argv)
+        sys.argv = with_shipped_files(argv)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -74,7 +74,7 @@ def run_main(
     raise AssertionError("app.run returned")
 
 
-def _with_shipped_files(argv: Sequence[str]) -> list[str]:
+def with_shipped_files(argv: Sequence[str]) -> list[str]:
     """Flag files of the package, such as seed_rl/football/workstation.flags, by their full path."""
     arguments: list[str] = []
     for argument in argv:

@@ -1,14 +1,16 @@
 """Flags generated from typed options, in real programs."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
 from absl import flags
 
-from seed_rl.common.config import options
+from seed_rl.common.config import main_program, options
 from seed_rl.common.config.flag_parsers import WholeNumberParser
 from seed_rl.common.config.options import option
+from seed_rl.common.system import shipped
 from tests.helpers import PROGRAMS, run_python
 
 
@@ -44,6 +46,14 @@ def test_wrong_arguments_are_one_line_and_exit_code_2(argument, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", [["--flagfile={}"], ["-flagfile={}"], ["--flagfile", "{}"]])
+def test_flag_files_of_the_package_are_found_from_anywhere(tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    name = "seed_rl/football/workstation.flags"
+    argument = main_program.with_shipped_files([part.format(name) for part in form])[-1]
+    assert pathlib.Path(argument.partition("=")[2]).samefile(shipped.LAYOUT / name)
 
 
 def test_whole_numbers_as_people_write_them():

@@ -37,7 +37,6 @@ def test_our_names_exist():
         ("--gamma=0.9", {"discounting"}, "--discounting=0.9"),
         ("-lr=1", {"learning_rate"}, "--learning_rate=1"),
         ("--gamma", {"discounting"}, "--discounting"),  # A value follows.
-        ("--nonorm_adv", {"normalize_advantages"}, "--nonormalize_advantages"),
         ("--gamma=0.9", {"discounting", "gamma"}, "--gamma=0.9"),  # A flag of the program's own.
         ("--gamma=0.9", {"entropy_cost"}, "--gamma=0.9"),
         ("--gamma_rays=3", {"discounting"}, "--gamma_rays=3"),

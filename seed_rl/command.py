@@ -188,8 +188,8 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     record = run_record.read(Path(run))
     program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
     own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
-    if own is None or not envs or record.get("learner_addresses"):
-        several = record.get("learner_addresses")
+    several = record.get("learner_addresses")
+    if own is None or not envs or several:
         why = "several learners" if several else f"a program of its own ({program})"
         raise UserError(
             f"{run} was trained by {why}, which `seed-rl resume` does not start: give the same "

@@ -75,7 +75,7 @@ def run(
         except (DisplacedError, NotSavedError):
             raise  # The files there are another learner's, or not the newest.
         except Exception:
-            signals.early = False
+            signals.early = False  # A signal does not interrupt this.
             _release(mirror)
             raise
         _release(mirror)

@@ -13,6 +13,17 @@ MOST = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
+class RewardConfig(Checked):
+    """Rewards: discounting, scaling, clipping."""
+
+    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
+    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
+    max_abs_reward: float | None = option(
+        None, "Rewards are clipped to this absolute value. 0: no clipping.", minimum=0.0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class LearnerConfig(Checked):
     """Learner: batches, checkpoints and logs."""
 
@@ -149,14 +160,3 @@ def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
             "batch. Raise the former or lower the latter."
         )
     check_replicas(learner.batch_size, num_replicas)
-
-
-@dataclasses.dataclass(frozen=True)
-class RewardConfig(Checked):
-    """Rewards: discounting, scaling, clipping."""
-
-    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
-    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. 0: no clipping.", minimum=0.0
-    )

@@ -69,10 +69,12 @@ _DMLAB = re.compile("(dmlab30|rooms|language|lasertag|natlab|skymaze|psychlab|ex
 def usage(command: str = "") -> str:
     """The text of `seed-rl --help`, or of its command `train` or `resume`."""
     if command:
-        own = f"{_OWN_FLAGS}\n" if command == "train" else ""
+        own, of_new = f"{_OWN_FLAGS}\n", run_arguments.NEW_RUN_FLAGS
+        if command == "resume":
+            own = of_new = ""
+        first = f"usage: {_usage_line(command)}\n\n{own}Run flags:\n{of_new}"
         others = f"All other flags: seed-rl {command} {_line(command)} --help\n"
-        first = f"usage: {_usage_line(command)}\n\n{own}{run_arguments.RUN_FLAGS}"
-        return "\n".join((first, others, run_arguments.ENDING))
+        return "\n".join((first + run_arguments.RUN_FLAGS, others, run_arguments.ENDING))
     width = max(map(len, PROGRAMS))
     commands = "\n".join(f"  {name:{width}}  {what.summary}" for name, what in PROGRAMS.items())
     agents = ", ".join(sorted({agent for names in games.available().values() for agent in names}))
@@ -185,6 +187,10 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     if not arguments or arguments[0].startswith("-"):
         raise UserError("Expected: seed-rl resume RUN [--flag=value ...].")
     run, *flags = arguments
+    for flag in flags:
+        name = flag.lstrip("-").partition("=")[0]
+        if name in run_arguments.OF_NEW_RUNS:
+            raise UserError(f"--{name} is not for `seed-rl resume`, which continues one run.")
     record = run_record.read(Path(run))
     program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
     own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)

@@ -60,6 +60,7 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
         (["train", "CartPole-v1", "ppo"], "Did you mean: seed-rl train ppo CartPole-v1"),
         (["resume"], "Expected: seed-rl resume RUN"),
         (["resume", "nowhere"], "There is no run in nowhere"),
+        (["resume", "run", "--seeds=3"], "--seeds is not for `seed-rl resume`"),
     ],
 )
 def test_mistakes(arguments, message):

@@ -179,7 +179,7 @@ class PendingCall:
 
 
 class Function:
-    """A server function: checks and sends arguments, waits for the outputs.
+    """A server function: converts and sends arguments, waits for the outputs.
 
     Attributes:
       name: the function's name.
@@ -269,58 +269,15 @@ class Function:
             raise CallError(StatusCode.INTERNAL, str(error)) from None
 
     def _check(self, args: tuple[Any, ...]) -> list[np.ndarray]:
-        """Returns the arguments as arrays that match the function."""
+        """The arguments as arrays of the function's types; the server checks their shapes."""
         try:
             leaves = structures.unpack_arguments(self.arguments, args)
         except structures.StructureError as error:
             raise _invalid(str(error)) from None
-        # The same order as on the server: types, then shapes.
         for i, (leaf, spec) in enumerate(zip(leaves, self._specs, strict=True)):
             if type(leaf) is not np.ndarray or leaf.dtype != spec.numpy_dtype:
                 leaves[i] = _convert(leaf, spec, i)
-        self._check_shapes([leaf.shape for leaf in leaves])
         return leaves
-
-    def _check_shapes(self, shapes: list[tuple[int, ...]]) -> None:
-        batched = self.batch is not None
-        first = self._specs[0].shape if batched else None
-        leading = first is not None and len(shapes[0]) == len(first)
-        rows = shapes[0][0] if leading else 1
-        for i, (shape, spec) in enumerate(zip(shapes, self._specs, strict=True)):
-            expected = spec.shape
-            if expected is None:
-                continue
-            if batched:
-                expected = (rows, *expected[1:]) if leading else expected[1:]
-            if shape != expected:
-                self._check_shape(shape, spec, i, leading, rows)
-        if leading and (rows < 1 or self.batch and rows > self.batch):
-            limit = f"from 1 to {self.batch}" if self.batch else "of at least 1"
-            raise _invalid(f"Expects a leading dimension {limit}, but it is {rows}")
-
-    def _check_shape(
-        self, shape: tuple[int, ...], spec: structures.TensorSpec, i: int, leading: bool, rows: int
-    ) -> None:
-        """Raises if a shape does not match, unless unknown dimensions permit it."""
-        expected = spec.shape or ()
-        batched = self.batch is not None
-        suffix = expected[1:] if batched else expected
-        if len(shape) != len(suffix) + leading:
-            raise _invalid(
-                f"Expects arg[{i}] to have shape with {len(expected)} dimension(s), "
-                f"but had shape {_text(shape)}"
-            )
-        own_suffix = shape[1:] if leading else shape
-        if any(wanted not in (None, size) for size, wanted in zip(own_suffix, suffix, strict=True)):
-            wanted_text = f"with suffix {_text(suffix)}" if batched else _text(suffix)
-            raise _invalid(
-                f"Expects arg[{i}] to have shape {wanted_text}, but had shape {_text(shape)}"
-            )
-        if leading and shape[0] != rows:
-            raise _invalid(
-                "Expects all arguments to have the same leading dimension, "
-                f"but arg[0] has {rows} and arg[{i}] has {shape[0]}"
-            )
 
 
 def _convert(value: Any, spec: structures.TensorSpec, i: int) -> np.ndarray:
@@ -332,10 +289,6 @@ def _convert(value: Any, spec: structures.TensorSpec, i: int) -> np.ndarray:
     if given != spec.dtype:
         raise _invalid(f"Expects arg[{i}] to be {spec.dtype} but {given} is provided")
     return array
-
-
-def _text(shape: tuple[int | None, ...]) -> str:
-    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
 
 
 def _invalid(message: str) -> CallError:

@@ -29,20 +29,22 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ACTORS          number of actor processes; of clients, if the GAME is external (docs/clients.md)
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
+Run flags:
 {run_flags}
 All other flags are passed to the learner and the actors. To list them:
   ./run_local.sh GAME AGENT --help
 
 {ending}"""
 
-RUN_FLAGS = """\
-Run flags:
+NEW_RUN_FLAGS = """\
   --learners=N             N learners, each with ACTORS / N actors, train one network together;
                            needs --insecure (docs/deployment.md)
   --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
   --at_once=N              with it: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
                            (default: runs/GAME-AGENT-ENVIRONMENT, e.g. runs/atari-vtrace-Pong)
+"""
+RUN_FLAGS = """\
   --restart=fresh          start over; the contents of DIR are moved aside, never deleted
   --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
                            socket)
@@ -73,6 +75,7 @@ _OWN_WITH_VALUE = (
     *("remote_actors", "secrets", "seeds", "at_once", "learners"),
 )
 _OF_SEVERAL = ("seeds", "at_once", "learners")  # Runs, or learners.
+OF_NEW_RUNS = (*_OF_SEVERAL, "logdir")
 OF_ONE_RUN = {
     "server_address": "each run has its own",
     "expose": "its runs take part alone",
@@ -154,7 +157,7 @@ class RunOptions:
 def usage() -> str:
     available = games.available()
     agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
-    texts = {"run_flags": RUN_FLAGS, "ending": ENDING}
+    texts = {"run_flags": NEW_RUN_FLAGS + RUN_FLAGS, "ending": ENDING}
     return USAGE.format(games=", ".join(available), agents=agents, **texts)
 
 

@@ -71,8 +71,8 @@ class Devices(NamedTuple):
                 "--inference_devices name others. CUDA_VISIBLE_DEVICES hides GPUs from this run "
                 "and leaves them to another."
             )
-        if seen or not nvidia.visible_gpus():
-            return None
+        if tf.config.list_physical_devices("GPU") or not nvidia.visible_gpus():
+            return None  # Used, or hidden by this program.
         return (
             "this machine has a GPU (nvidia-smi -L lists it), but TensorFlow cannot use it: the "
             "learner runs on the CPU. Install CUDA's libraries with `scripts/setup.sh gpu`, or set "
@@ -114,6 +114,8 @@ def make_devices(config: DeviceConfig | None = None) -> Devices:
     resolver = _tpu_resolver(config)
     if resolver is not None:
         return _on_tpu(config, resolver)
+    if not re.search("auto|gpu", f"{config.inference_devices} {config.training_devices}", re.I):
+        hide_gpus()  # Otherwise they would decide the type of the arithmetic (`compute_dtype`).
     _grow_gpu_memory()
     available = [device.name for device in tf.config.list_logical_devices()]
     inference, training = choose(config, available)

@@ -116,6 +116,18 @@ def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, scr
     assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 
+@pytest.mark.parametrize(
+    ("inference", "training", "hidden"),
+    [("cpu:0", "CPU:0", True), ("auto", "cpu:0", False), ("cpu:0", "auto", False)],
+)
+def test_gpus_are_hidden_from_a_learner_that_uses_none(monkeypatch, inference, training, hidden):
+    """Guards the arithmetic of a CPU's learner: a visible GPU would decide its type."""
+    calls = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *call: calls.append(call))
+    devices.make_devices(DeviceConfig(inference_devices=inference, training_devices=training))
+    assert calls == [([], "GPU")] * hidden
+
+
 def test_lists_survive_tf_data():
     """Guards recurrent states that are lists: tf.data alone would stack them to one tensor."""
     encode, decode = devices.through_tf_data(

@@ -1,11 +1,11 @@
-"""The list of attacks."""
+"""The list of attacks: one for each defence of ours, in haproxy.cfg or the server."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 
-from benchmarks.hostile import frame_attacks, member_attacks, message_attacks, stranger_attacks
+from benchmarks.hostile import member_attacks, stranger_attacks
 from benchmarks.hostile.stage import Stage
 
 
@@ -36,37 +36,22 @@ def _attack(run: Callable[[Stage], None], **special: object) -> Attack:
 
 _STRANGERS = (
     stranger_attacks.silent,
-    stranger_attacks.garbage,
-    stranger_attacks.slow_hellos,
-    stranger_attacks.hellos,
     stranger_attacks.held_hellos,
     stranger_attacks.hello_ambush,
     stranger_attacks.no_certificate,
 )
 _MEMBERS = (
     member_attacks.reset_ambush,
-    member_attacks.check_ambush,
-    member_attacks.idle_streams,
-    frame_attacks.rapid_reset,
-    frame_attacks.short_resets,
-    frame_attacks.ping_flood,
-    frame_attacks.settings_flood,
-    frame_attacks.deaf_peers,
-    frame_attacks.large_headers,
-    frame_attacks.continuation_flood,
-    message_attacks.gzip_bomb,
-    message_attacks.unwritable_health,
-    message_attacks.tiny_pieces,
-    message_attacks.partial_calls,
-    message_attacks.slow_readers,
-    message_attacks.many_streams,
-    message_attacks.slow_function,
-    message_attacks.empty_strings,
+    member_attacks.unwritable_health,
+    member_attacks.partial_calls,
+    member_attacks.slow_readers,
+    member_attacks.many_streams,
+    member_attacks.empty_strings,
 )
 _ALL = (
     *(_attack(run) for run in _STRANGERS),
     *(_attack(run, token="secret") for run in _MEMBERS),
-    _attack(message_attacks.bad_rows, honest_function="picky", honest_pause_s=0.0, rate_mark="bad"),
+    _attack(member_attacks.bad_rows, honest_function="picky", honest_pause_s=0.0, rate_mark="bad"),
 )
 
 ATTACKS = {attack.name: attack for attack in _ALL}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
-WINDOW_UPDATE, CONTINUATION = 0x8, 0x9
+WINDOW_UPDATE = 0x8
 """Types of frames."""
 
 ACK = END_STREAM = 0x1
@@ -76,14 +76,14 @@ def _request_fields(path: str, token: str | None, **more: str) -> dict[str, str]
     return fields
 
 
-def message_prefix(length: int, *, compressed: bool = False) -> bytes:
+def message_prefix(length: int) -> bytes:
     """What precedes a gRPC message of `length` bytes."""
-    return struct.pack(">BI", compressed, length)
+    return struct.pack(">BI", False, length)  # Not compressed.
 
 
-def message(payload: bytes, *, compressed: bool = False) -> bytes:
+def message(payload: bytes) -> bytes:
     """A gRPC message."""
-    return message_prefix(len(payload), compressed=compressed) + payload
+    return message_prefix(len(payload)) + payload
 
 
 def _text(text: str) -> bytes:

@@ -39,14 +39,6 @@ def wide(x: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(input_signature=[_INTS])
-def work(x: tf.Tensor) -> tf.Tensor:
-    """Takes as many steps as the largest number says; returns zeros."""
-    steps = tf.reduce_max(x)
-    i = tf.while_loop(lambda i: i < steps, lambda i: i + 1, [0], parallel_iterations=1)[0]
-    return tf.zeros_like(x) * i
-
-
-@tf.function(input_signature=[_INTS])
 def picky(x: tf.Tensor) -> tf.Tensor:
     """Fails if a number of the batch is negative."""
     with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
@@ -56,7 +48,7 @@ def picky(x: tf.Tensor) -> tf.Tensor:
 def _serve(path: str, token: str | None, ready: int, parent: int) -> None:
     """Runs a server at a Unix socket; closes `ready`, and ends when `parent` is closed."""
     server = ops.Server([f"unix:{path}"], ServerOptions(token=token))
-    for function in (double, wide, work):
+    for function in (double, wide):
         server.bind(function)
     server.bind(picky, isolate_errors=True)
     server.start()

@@ -69,10 +69,6 @@ class Stage:
         """`count` of something that is held, or half of it if the time is short."""
         return count if self.seconds >= _DEFAULT_S else count // 2
 
-    def scaled(self, count: int) -> int:
-        """`count` of something that is repeated, in proportion to the time."""
-        return int(count * self.seconds / _DEFAULT_S)
-
     def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
         """An authenticated connection, open until the end; None if it is refused."""
         connection = self.attempt(Connection, self.port, preface, _MEMBER_TIMEOUT_S, self.tls)
@@ -89,35 +85,6 @@ class Stage:
             self.counts["refusals"] += 1
             time.sleep(_REFUSED_PAUSE_S)
             return None
-
-    def flood(
-        self, what: str, limit: int, burst: Callable[[Connection], int], *, deaf: bool = False
-    ) -> None:
-        """Repeats `burst(connection)` on one connection, or on a new one if that is refused.
-
-        Args:
-          what: what a burst sends, for the report.
-          limit: how many of it to send.
-          burst: sends some; returns how many.
-          deaf: does not read what the server sends.
-        """
-
-        def step(connection: Connection) -> int:
-            sent = burst(connection)
-            if not deaf:
-                connection.receive()
-            return sent
-
-        connection = None
-        while self.running() and self.counts[what] < limit:
-            connection = connection or self.connect()
-            if connection is None:
-                continue
-            sent = self.attempt(step, connection)
-            self.counts[what] += sent or 0
-            if sent is None:
-                connection.close()
-                connection = None
 
     def hold(self, connections: Sequence[Connection | None] = (), *, deaf: bool = False) -> None:
         """Waits for the end of the attack, answering pings unless `deaf`."""

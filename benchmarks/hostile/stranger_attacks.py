@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import socket
 import ssl
 import time
@@ -13,7 +12,6 @@ from benchmarks.hostile.stage import Stage, tls_context
 _SOURCES = 600
 """Addresses that distributed attacks come from."""
 _HELD = 10_000
-_SLOW = 200
 _AMBUSH = 2000
 
 
@@ -24,41 +22,10 @@ def silent(stage: Stage) -> None:
     _close(opened)
 
 
-def garbage(stage: Stage) -> None:
-    """Connections that send no TLS, and are closed."""
-    rng = random.Random(1)
-    limit = stage.scaled(40_000)
-    while stage.running() and stage.counts["strangers"] < limit:
-        _close([_connect(stage, rng.randbytes(rng.randrange(1, 1000)))])
-
-
-def slow_hellos(stage: Stage) -> None:
-    """Connections that send the first message of TLS one byte at a time."""
-    hello = _hello(stage)
-    opened = [_connect(stage) for _ in range(_SLOW)]
-    for i in range(len(hello) - 1):
-        if not stage.running():
-            break
-        for connection in opened:
-            _send(connection, hello[i : i + 1])
-        time.sleep(min(1.0, stage.seconds / 10))
-    _close(opened)
-
-
-def hellos(stage: Stage) -> None:
-    """The first message of TLS, after whose answer the connection is closed."""
-    hello = _hello(stage)
-    limit = stage.scaled(10_000)
-    while stage.running() and stage.counts["strangers"] < limit:
-        batch = [_connect(stage, hello) for _ in range(20)]
-        time.sleep(0.005)
-        _close(batch)
-
-
 def held_hellos(stage: Stage) -> None:
     """The first message of TLS on connections that stay open."""
     hello = _hello(stage)
-    limit = stage.scaled(12_000)
+    limit = 2400 * stage.seconds
     opened: list[socket.socket | None] = []
     while stage.running() and stage.counts["strangers"] < limit:
         opened.append(_connect(stage, hello))

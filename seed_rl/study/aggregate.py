@@ -22,20 +22,19 @@ from seed_rl.common.system import files
 from seed_rl.study import directory, fields, plots, results, runner, statistics
 from seed_rl.study import spec as spec_lib
 from seed_rl.study.percentiles import Interval
+from seed_rl.study.references import ONE, ZERO, Reference, comparable, read_references
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 from seed_rl.study.statistics import Scores
 
-ZERO, ONE = "random", "human"
-"""The methods whose scores are 0 and 1 in normalized scores by default."""
+_OPTIONAL = ("overview", "comparison")
+"""Sections of several studies, of which a page may lack the markers."""
 _STATISTICS = (
     ("IQM", statistics.iqm),
     ("median", statistics.median),
     ("mean", statistics.mean),
     ("optimality gap", statistics.optimality_gap),
 )
-_UNLIKE = {"training return": "in training", "best evaluation": "best of the run"}
-"""What a protocol may say that makes a score another kind than ours, and how columns name it."""
 
 
 class FinishedRun(NamedTuple):
@@ -64,6 +63,7 @@ class FinishedStudy(NamedTuple):
       spec: what was run.
       commits: of the source that ran.
       machines: on which it ran.
+      versions: of the packages it ran with.
       configurations: one per task, by the task's name: the values of its choices.
       tasks: their runs, by the same names.
     """
@@ -72,27 +72,35 @@ class FinishedStudy(NamedTuple):
     spec: Spec
     commits: Sequence[str]
     machines: Sequence[str]
+    versions: Sequence[str]
     configurations: Mapping[str, Configuration]
     tasks: Mapping[str, Sequence[FinishedRun]]
 
     def scores(self, task: str) -> list[float]:
         return [run.score for run in self.tasks[task]]
 
+    def training(self, task: str, window: str = "") -> list[float]:
+        """Mean training returns of the last `window` frames; "": of the last interval.
 
-class Reference(NamedTuple):
-    """A published score, a row of the file of references.
+        Runs of which no episode has ended are left out.
+        """
+        runs = self.tasks[task]
+        returns = [run.training for run in runs]
+        if window:
+            first = self.spec.frames - float(window)
+            returns = [run.curve[run.curve[:, 0] > first, 1].mean() for run in runs]
+        return [one for one in returns if not math.isnan(one)]
 
-    All are text as in the file. The tables of a study have those of its agent, or of "".
-    """
-
-    agent: str
-    task: str
-    method: str
-    score: str
-    deviation: str
-    frames: str
-    protocol: str
-    source: str
+    def place(self, task: str) -> tuple[str, str]:
+        """(environment, setting) of a task; the latter is "" unless the study varies one."""
+        values = self.configurations[task].values
+        parts = list(itertools.starmap(_part_of_task, values.items()))
+        flags = self.spec.flags
+        named = [part for part in parts if "=" not in part]
+        environment = (
+            ", ".join(named) or flags.get("game") or flags.get("env_name") or self.spec.game
+        )
+        return str(environment), ", ".join(part for part in parts if "=" in part)
 
 
 def read(path: Path) -> FinishedStudy:
@@ -135,8 +143,11 @@ def read(path: Path) -> FinishedStudy:
         )
     if not tasks:
         raise UserError(f"No run of {path} is done.")
-    commits, machines = record.get("commits", []), record.get("machines", [])
-    return FinishedStudy(path.resolve().name, spec, commits, machines, configurations, tasks)
+    name = path.resolve().name
+    commits, machines, versions = (
+        record.get(what, []) for what in ("commits", "machines", "versions")
+    )
+    return FinishedStudy(name, spec, commits, machines, versions, configurations, tasks)
 
 
 def _part_of_task(choice: str, value: str) -> str:
@@ -145,23 +156,9 @@ def _part_of_task(choice: str, value: str) -> str:
     return value if says_it else f"{choice}={value}"
 
 
-def read_references(path: Path) -> list[Reference]:
-    """Reads published scores.
-
-    Raises:
-      UserError: the file cannot be read, or lacks a column.
-    """
-    rows = fields.read_table(path)
-    if rows and (missing := set(Reference._fields) - set(rows[0])):
-        raise UserError(f"{path} lacks the columns {', '.join(sorted(missing))}.")
-    return [Reference(*(row[name] for name in Reference._fields)) for row in rows]
-
-
 def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
     """What was run, and a table of its scores beside published ones."""
-    known = [
-        row for row in references if row.task in study.tasks and row.agent in ("", study.spec.agent)
-    ]
+    known = comparable(references, study.spec, study.tasks)
     parts = [_protocol(study), _table(study, known)]
     sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
     if sources:
@@ -181,25 +178,22 @@ def _protocol(study: FinishedStudy) -> str:
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
     machines = f" On {', '.join(study.machines)}." if study.machines else ""
+    versions = f" With {'; '.join(study.versions)}." if study.versions else ""
     others = "and likewise for the other rows. " if len(study.tasks) > 1 else ""
     return (
         f"    ./run_local.sh {command}\n\n{others}{spec.description} {spec.frames:,} frames, "
-        f"seeds 1 to {spec.seeds}{left}. {scores}{machines} Commit: {commits}."
+        f"seeds 1 to {spec.seeds}{left}. {scores}{machines}{versions} Commit: {commits}."
     )
 
 
 def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
-    titles = {row: _title(row, study.spec) for row in known}
+    titles = {row: row.title(study.spec) for row in known}
     methods = list(dict.fromkeys(titles.values()))
     lines = [["", "mean", "95 % interval", "each seed", "in training", *methods]]
     for task, runs in study.tasks.items():
         mean = statistics.mean_of_seeds(study.scores(task))
-        published = {
-            titles[row]: " ± ".join(f"{float(x):,g}" for x in (row.score, row.deviation) if x)
-            for row in known
-            if row.task == task
-        }
-        returns = [run.training for run in runs if not math.isnan(run.training)]
+        published = {titles[row]: row.text() for row in known if row.task == task}
+        returns = study.training(task)
         training = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
         if 0 < len(returns) < len(runs):
             training += f", {len(returns)} of {len(runs)} seeds"
@@ -214,16 +208,43 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
     return table(lines)
 
 
-def _title(row: Reference, spec: Spec) -> str:
-    """The method, and what makes its score unlike those of the study."""
-    others = float(row.frames)
-    unlike = [f"{others / 1e6:g}M frames"] if others not in (0, spec.frames) else []
-    unlike += [mark for words, mark in _UNLIKE.items() if words in row.protocol]
-    if "sticky" in row.protocol:
-        sticky = "no sticky" not in row.protocol
-        if sticky != bool(spec.flags.get("sticky_actions")):
-            unlike.append("sticky actions" if sticky else "no sticky actions")
-    return f"{row.method} ({', '.join(unlike)})" if unlike else row.method
+def overview(studies: Sequence[FinishedStudy], references: Sequence[Reference]) -> str:
+    """A table of all tasks, by game and environment, each beside one comparable published score.
+
+    That is the first of the references after as many frames whose spread over seeds is known.
+    """
+    lines = [["", "task", "agent", "frames", "score", "seeds"]]
+    lines[0] += ["compared with", "theirs", "ours", "difference"]
+    games = list(dict.fromkeys(study.spec.game for study in studies))
+    rows = [(study, task) for study in studies for task in study.tasks]
+    order = list(dict.fromkeys(study.place(task)[0] for study, task in rows))
+    rows.sort(key=lambda row: (games.index(row[0].spec.game), order.index(row[0].place(row[1])[0])))
+    shown = ""
+    for study, task in rows:
+        spec, scores = study.spec, study.scores(task)
+        lines.append(
+            [
+                "" if spec.game == shown else spec.game,
+                ", ".join(filter(None, study.place(task))),
+                f"{spec.agent} ([{study.name}]({study.name}/{directory.FILE_NAME}))",
+                *(f"{spec.frames / 1e6:g}M", _estimate(statistics.mean_of_seeds(scores))),
+                *(str(len(scores)), *_compared(study, task, references)),
+            ]
+        )
+        shown = spec.game
+    return table(lines) + "\n"
+
+
+def _compared(study: FinishedStudy, task: str, references: Sequence[Reference]) -> list[str]:
+    """What is published, its score, our mean measured likewise, and whether they differ."""
+    for row in comparable(references, study.spec, [task]):
+        ours = study.training(task, row.window) if row.in_training else study.scores(task)
+        if (p := row.p_value(ours)) is not None:
+            mean = float(np.mean(ours))
+            verdict = "undecided" if p > 0.05 else "ahead" if mean > float(row.score) else "behind"
+            shown = f"{p:.2g}" if p >= 0.001 else "< 0.001"
+            return [row.title(study.spec), row.text(), number(mean), f"{verdict} (p {shown})"]
+    return [""] * 4
 
 
 def normalized(
@@ -315,8 +336,12 @@ def main(arguments: Sequence[str]) -> int:
     studies = [read(path) for path in options.studies]
     references = read_references(options.references) if options.references else []
     sections = {study.name: markdown(study, references) for study in studies}
-    for path, study in zip(options.studies, studies, strict=True):
-        curves.draw(panels(study), path / "curves.png", "training return")
+    if len(studies) > 1:
+        sections["overview"] = overview(studies, references)
+    for game, panels in pictures(studies, references).items():
+        first = options.studies[0]
+        out = first / "curves.png" if len(studies) == 1 else first.parent / f"{game}.png"
+        curves.draw(panels, out, "training return")
     if scores := normalized(studies, references, options.unit):
         names = [study.name for study in studies]
         sections["comparison"] = comparison(names, scores, options.unit)
@@ -333,15 +358,32 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def panels(study: FinishedStudy) -> list[curves.Panel]:
-    """One for each environment, with a curve for each setting in which the study ran it."""
-    drawn: dict[str, list[curves.Curve]] = {}
-    for task, runs in study.tasks.items():
-        parts = list(itertools.starmap(_part_of_task, study.configurations[task].values.items()))
-        setting = ", ".join(part for part in parts if "=" in part)
-        environment = ", ".join(part for part in parts if "=" not in part)
-        drawn.setdefault(environment, []).append(_curve(setting, runs))
-    return [curves.Panel(title, "frames", panel) for title, panel in drawn.items()]
+def pictures(
+    studies: Sequence[FinishedStudy], references: Sequence[Reference]
+) -> dict[str, list[curves.Panel]]:
+    """Of each game, a panel for each environment, with a curve for each study and its settings.
+
+    The panels show the published training returns after as many frames.
+    """
+    drawn: dict[str, dict[str, list[curves.Curve]]] = {}
+    points: dict[str, dict[str, curves.Point]] = {}
+    tasks = [(study, task) for study in studies for task in study.tasks]
+    for study, task in tasks:
+        environment, setting = study.place(task)
+        name = study.name if len(studies) > 1 else ""
+        panel = drawn.setdefault(study.spec.game, {}).setdefault(environment, [])
+        panel.append(_curve(", ".join(filter(None, (name, setting))), study.tasks[task]))
+        for row in comparable(references, study.spec, [task]):
+            if row.in_training:
+                numbers = float(row.frames), float(row.score), float(row.deviation or 0)
+                points.setdefault(environment, {})[row.method] = curves.Point(row.method, *numbers)
+    return {
+        game: [
+            curves.Panel(title, "frames", panel, list(points.get(title, {}).values()))
+            for title, panel in found.items()
+        ]
+        for game, found in drawn.items()
+    }
 
 
 def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
@@ -355,7 +397,7 @@ def update_page(page: Path, sections: Mapping[str, str]) -> None:
 
     Args:
       page: with lines <!-- NAME --> and <!-- end of NAME -->.
-      sections: Markdown by name. There need be no markers of "comparison".
+      sections: Markdown by name. Those of several studies need no markers.
 
     Raises:
       UserError: the page lacks markers, or cannot be read or written.
@@ -367,7 +409,7 @@ def update_page(page: Path, sections: Mapping[str, str]) -> None:
             _, end, after = rest.partition(f"<!-- end of {name} -->\n")
             if end:
                 text = f"{before}{begin}\n{section}\n{end}{after}"
-            elif name != "comparison":
+            elif name not in _OPTIONAL:
                 raise UserError(
                     f"{page} has no place for {name}. Add two lines: <!-- {name} --> and "
                     f"<!-- end of {name} -->"

@@ -1,6 +1,6 @@
 """A study on disk: its spec, its configurations, and the state of each run.
 
-DIRECTORY/study.json               the spec, and the commits and machines that ran it
+DIRECTORY/study.json               the spec, and the commits, machines and versions that ran it
 DIRECTORY/results.csv, curves.csv  what has ended; a run that is done there, but has no logdir, was
                                    done elsewhere and is not run again
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
@@ -13,8 +13,10 @@ DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import importlib.metadata
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -35,6 +37,7 @@ FILE_NAME = "study.json"
 RESULTS = "results.csv"
 EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
+_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "mujoco", "gfootball")
 _MAY_GROW = ("configurations", "seeds")
 _EVALUATION = ("evaluation_episodes", "evaluation_actions")
 _MAY_CHANGE = ("description", *_EVALUATION)
@@ -196,6 +199,7 @@ class Study:
             "spec": spec_lib.to_json(self.spec),
             "commits": _with(before.get("commits", ()), commit()),
             "machines": _with(before.get("machines", ()), machine),
+            "versions": _with(before.get("versions", ()), versions()),
         }
         try:
             for name in ("runs", "logs"):
@@ -261,8 +265,17 @@ def commit() -> str:
         return ""
 
 
+def versions() -> str:
+    """Those of the installed packages that returns may depend on."""
+    found = []
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(found)
+
+
 def read(path: Path) -> dict[str, Any] | None:
-    """study.json: the spec, commits and machines; None in an empty directory.
+    """study.json: the spec, and what ran it; None in an empty directory.
 
     Raises:
       UserError: it is damaged, or the directory has files of something else.

@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from seed_rl.study import aggregate, program, statistics
 from seed_rl.study.results import CURVES, FILE_NAME
@@ -24,13 +25,14 @@ SPEC = {
     "choices": {"env_name": {"values": ["A-v1", "B-v1"]}},
     "evaluation_episodes": 10,
 }
-REFERENCES = """agent,task,method,score,deviation,frames,protocol,source
-,A-v1,random,10,,0,,
-,A-v1,human,110,,0,,
-,B-v1,human,2000,,0,,
-vtrace,A-v1,Another,80,5,1000,"whole games, best evaluation",https://example.org
-,A-v1,Longer,100,5,2500000,"sticky, training return",https://example.org
-ppo,A-v1,Unlike,100,5,1000,last returns,https://example.org
+REFERENCES = """agent,task,method,score,deviation,frames,seeds,window,protocol,source
+,A-v1,random,10,,0,,,,
+,A-v1,human,110,,0,,,,
+,B-v1,human,2000,,0,,,,
+vtrace,A-v1,Another,80,5,1000,,,"whole games, best evaluation",https://example.org
+,A-v1,Longer,100,5,2500000,5,,"sticky, training return",https://example.org
+,A-v1,Sticky,100,5,1000,4,500,"sticky, training return",https://example.org
+ppo,A-v1,Unlike,100,5,1000,5,,last returns,https://example.org
 """
 HEADER = (
     "configuration,seed,env_name,performance,final_return,episodes,evaluation_mean,evaluation_std,"
@@ -44,7 +46,14 @@ def folder(tmp_path):
     path = tmp_path / "two_tasks"
     path.mkdir()
     (path / "study.json").write_text(
-        json.dumps({"spec": SPEC, "commits": ["abc123"], "machines": ["2 cores (X)"]})
+        json.dumps(
+            {
+                "spec": SPEC,
+                "commits": ["abc123"],
+                "machines": ["2 cores (X)"],
+                "versions": ["tensorflow 2"],
+            }
+        )
     )
     rows = [
         *((0, 1, "A-v1", 60, "done"), (0, 2, "A-v1", 110, "done"), (0, 3, "A-v1", 85, "done")),
@@ -78,17 +87,17 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
         in text
     )
     assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text
-    assert "On 2 cores (X). Commit: abc123." in text
+    assert "On 2 cores (X). With tensorflow 2. Commit: abc123." in text
     # Student's t with two degrees of freedom is 4.303: of 60, 110 and 85, 4.303 * 25 / sqrt(3).
     assert "| A-v1 | **85.0** | 22.9 to 147.1 | 60.0, 110.0, 85.0 | 65.0 (" in text
     # Training returns 50, 90 and 55: 4.303 * 21.8 / sqrt(3).
     assert "| 65.0 (10.9 to 119.1) | 10 | 110 | 80 ± 5 | 100 ± 5 |" in text
-    unlike = "2.5M frames, in training, sticky actions"
-    columns = f"random | human | Another (best of the run) | Longer ({unlike})"
+    unlike = "in training, sticky actions"
+    columns = f"random | human | Another (best of the run) | Sticky ({unlike})"
     assert f"| in training | {columns} |" in text
     assert "| B-v1 | **2,000** | -10,706 to 14,706 | 1,000, 3,000 |" in text
     assert "Another: whole games, best evaluation (https://example.org)" in text
-    assert "Unlike" not in text
+    assert "Unlike" not in text and "Longer" not in text
     # A: 0.5, 1, 0.75. B, whose zero is 0: 0.5, 1.5. The middle of five: 0.75 and parts of others.
     (row,) = [line for line in text.splitlines() if line.startswith("| two_tasks |")]
     found = [float(cell.split()[0]) for cell in row.strip("| ").split(" | ")[1:]]
@@ -118,7 +127,7 @@ def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, m
     """Guards a column that stands beside ours as if it had been measured likewise."""
     study = aggregate.read(folder)
     spec = dataclasses.replace(study.spec, flags={"sticky_actions": sticky})
-    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", protocol, "")
+    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", "", "", protocol, "")
     assert f"| in training | {mark} |" in aggregate.markdown(study._replace(spec=spec), [row])
 
 
@@ -134,13 +143,51 @@ def test_settings_are_named(folder, capsys, first, second):
     assert f"| setting={first} | **85.0** |" in (output := capsys.readouterr().out), output
     assert f"| setting={second} | **2,000** |" in output
     # They are compared on one axis.
-    (panel,) = aggregate.panels(aggregate.read(folder))
+    (panel,) = aggregate.pictures([aggregate.read(folder)], [])["gym"]
     assert [one.label for one in panel.curves] == [f"setting={first}", f"setting={second}"]
 
 
-def test_environments_have_an_axis_each(folder):
-    found = aggregate.panels(aggregate.read(folder))
-    assert [(panel.title, len(panel.curves)) for panel in found] == [("A-v1", 1), ("B-v1", 1)]
+def test_several_studies_on_a_page(folder, tmp_path):
+    """Each task is beside the first published score that is comparable: as many frames, of a known
+    number of seeds, and measured likewise. An environment has one axis.
+    """
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    record = json.loads((other / "study.json").read_text())
+    record["spec"] |= {"agent": "ppo", "frames": 2000}
+    (other / "study.json").write_text(json.dumps(record))
+    page = tmp_path / "page.md"
+    names = ("overview", "two_tasks", "other")
+    page.write_text("".join(f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in names))
+    references = tmp_path / "references.csv"
+    arguments = [str(folder), str(other), f"--references={references}", f"--page={page}"]
+    assert program.main(["aggregate", *arguments]) == 0
+    lines = page.read_text().partition("<!-- end of overview -->")[0].splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "-v1" in line]
+    assert [row[1] for row in cells] == ["A-v1", "A-v1", "B-v1", "B-v1"]
+    # "Another" has one run. Returns in training of the last 500 frames, as in the curves, are 60,
+    # 110 and 85: Welch's t is -15 / sqrt(25**2 / 3 + 5**2 / 4), of 2.12 degrees of freedom.
+    compared = ["Sticky (in training, sticky actions)", "100 ± 5", "85.0", "undecided (p 0.42)"]
+    ours = ["vtrace ([two_tasks](two_tasks/study.json))", "0.001M", "85.0 (22.9 to 147.1)", "3"]
+    assert cells[0] == ["gym", "A-v1", *ours, *compared]
+    assert cells[1][2].startswith("ppo ([other]") and cells[1][6:] == [""] * 4
+    assert (tmp_path / "gym.png").read_bytes().startswith(b"\x89PNG")
+    studies = [aggregate.read(path) for path in (folder, other)]
+    panels = aggregate.pictures(studies, aggregate.read_references(references))["gym"]
+    assert [panel.title for panel in panels] == ["A-v1", "B-v1"]
+    assert [one.label for one in panels[0].curves] == ["two_tasks", "other"]
+    assert [one.label for one in panels[0].points] == ["Sticky"]
+
+
+@pytest.mark.parametrize(("score", "deviation", "seeds"), [("100", "5", "4"), ("40", "10", "5")])
+def test_whether_a_published_mean_differs(score, deviation, seeds):
+    """Welch's test from a mean and a sample deviation, against SciPy's on a sample with both."""
+    row = aggregate.Reference("", "A", "A", score, deviation, "0", seeds, "", "", "")
+    unit = np.linspace(-1, 1, int(seeds))
+    sample = float(score) + float(deviation) * unit / np.std(unit, ddof=1)
+    expected = scipy.stats.ttest_ind([60, 110, 85], sample, equal_var=False).pvalue
+    assert row.p_value([60, 110, 85]) == pytest.approx(expected)
+    assert row._replace(seeds="").p_value([60, 110, 85]) is None
 
 
 def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import optuna
 import pytest
 from optuna.storages import JournalStorage
@@ -143,6 +144,7 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     record = json.loads((study.path / "study.json").read_text())
     assert len(record["commits"]) <= 1  # None outside a checkout.
     assert record["machines"] == [f"{processor.cores()} cores ({processor.model()})"]
+    assert f"numpy {np.__version__}" in record["versions"][0].split(", ")
 
 
 @pytest.mark.slow

@@ -244,6 +244,22 @@ def save(made: Any, out: str | Path) -> None:
         raise UserError(f"Cannot write {out}: {error}") from None
 
 
+class Point(NamedTuple):
+    """A result beside the curves, drawn as a diamond.
+
+    Attributes:
+      label: what it is called.
+      x: where it is on the axis.
+      y: the return.
+      deviation: drawn as a bar.
+    """
+
+    label: str
+    x: float
+    y: float
+    deviation: float
+
+
 class Panel(NamedTuple):
     """Curves over the same axis.
 
@@ -251,11 +267,13 @@ class Panel(NamedTuple):
       title: above it.
       x: a key of `X_LABELS`.
       curves: what is drawn.
+      points: drawn beside them.
     """
 
     title: str
     x: str
     curves: Sequence[Curve]
+    points: Sequence[Point] = ()
 
 
 def _in_readable_units(panel: Panel) -> tuple[str, Sequence[Curve]]:
@@ -278,20 +296,25 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
     grid = made.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
-    explained: list[str] = []
+    colors: dict[str, str] = {}
+    explained: set[str] = set()
     for axes, panel in zip(grid.flat, panels, strict=False):
         x_label, curves = _in_readable_units(panel)
-        for number, one in enumerate(curves):
-            _draw_curve(axes, one, f"C{number % 10}")
+        labels = {one.label for one in curves} | {point.label for point in panel.points}
+        for one in curves:
+            _draw_curve(axes, one, colors.setdefault(one.label, f"C{len(colors) % 10}"))
+        for point in panel.points:
+            color = colors.setdefault(point.label, f"C{len(colors) % 10}")
+            how = {"fmt": "D", "markersize": 5, "capsize": 3, "color": color}
+            axes.errorbar(point.x, point.y, point.deviation, label=point.label, **how)
         axes.set_title(panel.title)
         axes.set_xlabel(x_label)
         axes.grid(alpha=0.3)
         if panel.x == "frames":
             axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
-        # Colours mean the same as in the panel before, unless a study lacks some of the runs.
-        if any(labels := [one.label for one in panel.curves]) and labels != explained:
+        if not labels <= explained | {""}:  # Colours mean the same in all panels.
             axes.legend(fontsize="small")
-            explained = labels
+            explained |= labels
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
     save(made, out)

@@ -100,15 +100,18 @@ def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     assert "Cannot write" in capsys.readouterr().err
 
 
-def test_panels_with_other_curves_have_their_own_legends(monkeypatch, tmp_path):
-    """Guards studies that lack runs: the first colour is then not the same setting everywhere."""
+def test_a_colour_means_the_same_in_all_panels(monkeypatch, tmp_path):
+    """Guards studies that lack runs, and the legend, which need not be repeated."""
     figures = []
     monkeypatch.setattr(plots, "save", lambda made, out: figures.append(made))
     curves = [
         plots.Curve(label, np.array([1.0, 2.0]), np.zeros((1, 2))) for label in ("a=1", "a=2")
     ]
-    panels = [plots.Panel("", "frames", shown) for shown in (curves, curves, curves[1:])]
+    panels = [plots.Panel("", "frames", shown) for shown in (curves, curves[1:])]
+    panels.append(plots.Panel("", "frames", curves, [plots.Point("published", 2.0, 1.0, 0.5)]))
     plots.draw(panels, tmp_path / "curves.png")
-    legends = [axes.get_legend() for axes in figures[0].axes]
+    first, second, third = figures[0].axes
+    assert second.lines[0].get_color() == first.lines[1].get_color() != first.lines[0].get_color()
+    legends = [axes.get_legend() for axes in (first, second, third)]
     shown = [one and [text.get_text() for text in one.get_texts()] for one in legends]
-    assert shown == [["a=1", "a=2"], None, ["a=2"]]
+    assert shown == [["a=1", "a=2"], None, ["a=1", "a=2", "published"]]

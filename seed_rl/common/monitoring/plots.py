@@ -296,11 +296,9 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
     grid = made.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
-    colors: dict[str, str] = {}
-    explained: set[str] = set()
+    colors: dict[str, str] = {}  # The same in all panels.
     for axes, panel in zip(grid.flat, panels, strict=False):
         x_label, curves = _in_readable_units(panel)
-        labels = {one.label for one in curves} | {point.label for point in panel.points}
         for one in curves:
             _draw_curve(axes, one, colors.setdefault(one.label, f"C{len(colors) % 10}"))
         for point in panel.points:
@@ -312,9 +310,16 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
         axes.grid(alpha=0.3)
         if panel.x == "frames":
             axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
-        if not labels <= explained | {""}:  # Colours mean the same in all panels.
-            axes.legend(fontsize="small")
-            explained |= labels
+    explained = {
+        label: handle
+        for axes in made.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if len(panels) > 1 and explained:
+        how = {"loc": "outside lower center", "ncols": min(len(explained), columns + 1)}
+        made.legend(explained.values(), explained, **how)
+    elif explained:
+        made.axes[0].legend(fontsize="small")
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
     save(made, out)

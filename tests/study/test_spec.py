@@ -60,7 +60,11 @@ MISTAKES = [
     ({"values": [1], "if": {"unroll_length": 5}}, CHOICE, '"unroll_length" must come first'),
     (3, ("flags", "seeds"), 'a study sets --seeds itself; set "seeds" beside "flags"'),
     (2, ("flags", "at_once"), "a study sets --at_once itself; seed-rl study --parallel=N"),
-    (8686, ("flags", "expose"), "a study sets --expose itself; its runs take part alone"),
+    (
+        8686,
+        ("flags", "expose"),
+        "a study sets --expose itself; its runs only have actors of their own",
+    ),
     (2, ("flags", "learners"), "a study sets --learners itself; each run has one"),
     ("runs/x", ("flags", "logdir"), "a study sets --logdir itself; each run has its own"),
     ({"measure": "mean"}, ("performance",), 'no measure "mean"; '),

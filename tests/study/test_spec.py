@@ -54,7 +54,7 @@ MISTAKES = [
     ({"log_uniform": [0, 1]}, CHOICE, "log-uniform ranges are above 0"),
     ({"values": [1], "flag": "--lr"}, CHOICE, 'write the flag\'s bare name, "lr"'),
     ({"values": [1], "flag": "seed"}, CHOICE, 'a study sets --seed itself; set "seeds"'),
-    ({"values": [1], "gin": "GAE.lambda_ = 1"}, CHOICE, "is no gin parameter"),
+    ({"values": [1], "gin": "GAE.lambda_ = 1"}, CHOICE, "is not a gin parameter"),
     ({"values": [1], "flag": "env_name"}, CHOICE, "--env_name is both fixed and sampled"),
     ({"values": [1], "flag": "unroll_length"}, CHOICE, "both set --unroll_length; give them an"),
     ({"values": [1], "if": {"unroll_length": 5}}, CHOICE, '"unroll_length" must come first'),

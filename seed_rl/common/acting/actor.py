@@ -74,8 +74,8 @@ class ActorConfig(RunConfig):
     )
     num_actors_with_summaries: int = option(
         1,
-        "Number of actors, counted from task 0, that log their timing. Actors with --task=-1 all "
-        "do, unless it is 0.",
+        "Number of actors, counted from task 0, that log their timing. All actors with --task=-1 "
+        "do, unless this is 0.",
         minimum=0,
     )
     env_groups: int = option(

@@ -43,7 +43,7 @@ PROGRAMS = {
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
     "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
-    "check": Program("seed_rl.check_env", "ENVIRONMENT   check an environment of yours"),
+    "check": Program("seed_rl.check_env", "ENVIRONMENT   check your environment"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
     ),

@@ -209,7 +209,7 @@ class Contract:
                 "other_dtype",
                 f"{call} returned {', '.join(kinds)}, but its space is {space}.",
                 "Every observation is converted.",
-                "Return the dtype that the space declares, or declare the other.",
+                "Return the dtype that the space declares, or declare the one returned.",
             )
             return
         self.findings.should(

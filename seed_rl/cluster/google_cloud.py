@@ -32,7 +32,7 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
 
   SEED_RL_TOKEN_SECRET        projects/PROJECT/secrets/SECRET in Secret Manager: the run's token
   SEED_RL_ACTORS_PER_MACHINE  number of actors that a replica of pool 1 starts (default: 1)
-  SEED_RL_EVALUATORS          number of evaluators, which those replicas start, too, in turn
+  SEED_RL_EVALUATORS          number of evaluators, which the same replicas start in turn
   SEED_RL_ADDRESS_OBJECT      gs://BUCKET/NAME, for actors in another job than the learner: the
                               learner writes its address there, and actors look it up
   SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)

@@ -161,8 +161,8 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
         raise UserError(
             f"{_CLUSTER_SPEC} is malformed ({type(error).__name__}: {error}): it must be JSON like "
             '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool1", '
-            '"index": 0}}. Set SEED_RL_ROLE, SEED_RL_INDEX and SEED_RL_ADDRESS and unset it if it '
-            "is not meant for this run."
+            '"index": 0}}. If it is not meant for this run, unset it, and set SEED_RL_ROLE, '
+            "SEED_RL_INDEX and SEED_RL_ADDRESS."
         ) from error
     if pool not in _POOLS:
         raise UserError(

@@ -247,7 +247,7 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
 
 
 def stopped_code(arguments: Sequence[str]) -> int:
-    """--stopped_exit_code of a command line; 0 if that is no number, which the program refuses."""
+    """--stopped_exit_code of a command line; 0 if it is not a number, which the program refuses."""
     given = [a.partition("=")[2] for a in arguments if a.startswith("--stopped_exit_code=")]
     return int(given[-1]) if given and given[-1].isdecimal() else 0
 

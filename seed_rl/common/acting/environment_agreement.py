@@ -138,7 +138,7 @@ def check(config: Any, learner: Any) -> None:
             f"The learner's environment has {' '.join(trusted)}, which an actor accepts only on "
             "its own command line. Start actors with the same environment options."
         )
-    logging.info("Environments as the learner has them: %s.", " ".join(arguments.values()))
+    logging.info("Taking over the learner's environment options: %s.", " ".join(arguments.values()))
     values = {n: tuple(v) if isinstance(v, list) else v for n, v in adopted.items()}
     raise OtherEnvironment(dataclasses.replace(config, **values))
 

@@ -84,7 +84,7 @@ class CheckpointManager:
         for name, trackable in trackables.items():
             if isinstance(trackable, tf.keras.optimizers.Optimizer) and not trackable.built:
                 # Its slot variables would silently be neither saved nor restored.
-                raise ValueError(f"Build the optimizer '{name}' before making checkpoints of it.")
+                raise ValueError(f"Build the optimizer '{name}' before saving checkpoints of it.")
         self._directory = Path(directory)
         self._checkpoint = tf.train.Checkpoint(**trackables)
         self._keep = keep

@@ -179,7 +179,7 @@ def _expanded(
             continue
         path = os.path.expanduser((path if equals else next(remaining, "")).strip())
         if not path or path in open_files:
-            continue  # absl ignores circles, too.
+            continue  # absl ignores circular includes, too.
         lines = _lines(path)
         if lines is None:
             yield None, f"flag file {path}"

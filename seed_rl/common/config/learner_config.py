@@ -73,7 +73,9 @@ class LearnerConfig(Checked):
         "last 20 evaluation episodes, or of the last 100 episodes without --num_eval_envs.",
     )
     stop_at_return: float | None = option(
-        None, "Ends the run as finished when that mean return reaches this. Default: never."
+        None,
+        "Ends the run as finished once the mean return, as for keep_best, reaches this. "
+        "Default: never.",
     )
     init_checkpoint: str | None = option(
         None, "Checkpoint that initializes the network weights of a new run."

@@ -34,7 +34,7 @@ def meet(addresses: Sequence[str], index: int, patience_s: float) -> None:
       patience_s: how long to wait.
 
     Raises:
-      LostLearnerError: some did not come in time.
+      LostLearnerError: some did not connect in time.
       UserError: the first learner cannot listen at its port.
     """
     host, _, port = addresses[0].rpartition(":")
@@ -62,8 +62,9 @@ class _Wait:
         now = time.monotonic()
         if now > self._deadline:
             raise LostLearnerError(
-                f"Learner {names} did not come within {self._patience_s:.0f} s. Start all learners "
-                "together, with the same --learner_addresses, which all of them must reach."
+                f"Learner {names} did not connect within {self._patience_s:.0f} s. Start all "
+                "learners together, with the same --learner_addresses, which all of them must "
+                "reach."
             )
         if now - self._said > _SAY_EVERY_S:
             self._said = now

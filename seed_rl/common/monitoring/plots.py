@@ -380,9 +380,9 @@ def _hours_at(rows: Sequence[EpisodeRow], frames: np.ndarray) -> np.ndarray:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seed-rl plot",
-        description="Draws learning curves: the mean over seeds, with a 95 % interval from "
-        "five seeds on. Runs with the same options but the seed are one curve, labelled by "
-        "what differs from the others.",
+        description="Draws learning curves: the mean over seeds, with a 95 % interval from five "
+        "seeds on. Runs that differ only in the seed are one curve, labelled by its "
+        "differences from the others.",
     )
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="logdir of a run, or folder of runs, as of a study"

@@ -57,7 +57,7 @@ class ExternalConfig(Checked):
         text = getattr(self, flag)
         if not text:
             raise UserError(
-                f"--{flag} is missing; it describes the {flag} of the clients: "
+                f"--{flag} is missing; it describes the clients' environments: "
                 f'--{flag}="{example}".'
             )
         try:

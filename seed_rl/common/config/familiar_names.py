@@ -85,7 +85,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "value_loss_coeff": ("baseline_cost", _VALUE_COST),
     "target_kl": (
         "epochs_per_step",
-        "fewer passes bound the change of the policy; none ends early at a divergence",
+        "where fewer passes bound the change of the policy; none ends early at a divergence",
     ),
     "gae_lambda": ("lambda_", "of the value targets"),
     "track": ("wandb_project", "the project in which Weights & Biases tracks the run"),

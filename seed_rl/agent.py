@@ -4,9 +4,9 @@
     print(agent.evaluate(episodes=10)["return"]["mean"])
     agent.video("cheetah.mp4")
 
-Everything happens in processes of their own, which are those of the command `seed-rl`: so options
-are its flags, with the presets of each agent, and runs can be watched, stopped and resumed from
-elsewhere, too. `seed_rl.experiment` trains in your own process instead.
+Everything runs in separate processes, those of the command `seed-rl`: options are its flags, with
+each agent's presets, and runs can also be watched, stopped and resumed from elsewhere.
+`seed_rl.experiment` trains in your own process instead.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Agent:
 
         Args:
           run: the directory of a run.
-          trust: whether code that the run names, such as your environment's, may be run although
-            it is not part of SEED RL.
-          env: creates the environment, or is one, if the run's record cannot name it.
+          trust: whether to run code that the run names but that is not part of SEED RL, such as
+            your environment's.
+          env: an environment or a function that creates it, if the run's record cannot name it.
         """
         self.run = Path(run).absolute()
         self._trust = trust
@@ -115,7 +115,7 @@ class Agent:
         return path
 
     def act(self, observation: Any, reward: float = 0.0, done: bool = False) -> Any:
-        """The best action; the agent remembers the episode so far.
+        """Returns the best action; the agent keeps its recurrent state within the episode.
 
         Args:
           observation: of one environment, as in training: wrapped by
@@ -188,17 +188,17 @@ def train(
     """Trains an agent, as `seed-rl train` does.
 
     Ctrl-C, or a notebook's stop button, saves a checkpoint before KeyboardInterrupt is raised. A
-    call with the `logdir` of a run that is not finished continues it, and so does the same call.
+    call with the `logdir` of an unfinished run continues it; so does repeating the call.
 
     Args:
       agent: "vtrace", "r2d2", "ppo", "pqn" or "sac".
-      environment: its name, see `seed-rl --help`; a class or function that creates it, also a
-        lambda, or one of a notebook or script; or one environment, for one actor.
+      environment: a name (see `seed-rl --help`); a class or function that creates it, including
+        lambdas and those defined in a notebook or script; or an environment object, for one actor.
       frames: environment frames; None: the agent's default.
       actors: actor processes; None: one per core, at most 8.
       envs: environments of each; None: 8.
-      callbacks: called in this process, in a thread of their own, while the learner waits; what one
-        raises ends the run and is raised here.
+      callbacks: called in this process, in a thread of their own, while the learner waits; an
+        exception ends the run and is raised here.
       **options: flags by name: `learning_rate=1e-3`, `mlp_sizes=[64, 64]`,
         `env_kwargs={"size": 9}`.
 
@@ -250,8 +250,8 @@ def load(run: str | Path, trust: bool = False, env: Any = None) -> Agent:
     Args:
       run: its directory.
       trust: see `Agent`.
-      env: its environment as it was given to `train`, if that was neither a name nor of a module;
-        to evaluate or film the agent, not to act.
+      env: the environment as given to `train`, if that was neither a name nor importable; needed to
+        evaluate or film the agent, not to act.
 
     Raises:
       UserError: there is none.
@@ -269,8 +269,8 @@ def _name_of(environment: Any) -> str:
         return environment
     if not callable(environment) and not hasattr(environment, "step"):
         raise UserError(
-            f"{environment!r} is no environment: give its name, a class or function that creates "
-            "it, or one environment."
+            f"{environment!r} is not an environment: give its name, a class or function that "
+            "creates it, or an environment object."
         )
     module, name = environment.__module__, getattr(environment, "__qualname__", "")
     if module == "__main__" or not name.replace(".", "").isidentifier():
@@ -279,7 +279,7 @@ def _name_of(environment: Any) -> str:
 
 
 def _label(environment: Any) -> str:
-    """An environment without a name, in words and for directories."""
+    """A word for an environment without a name, for messages and directories."""
     name = getattr(environment, "__name__", type(environment).__name__)
     return re.sub(r"\W+", "", name) or "environment"
 
@@ -331,7 +331,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     piped = not sys.stdout.isatty()
     variables = {**os.environ, **(environment or {})}
     if piped:
-        variables.pop("FORCE_COLOR", None)  # Of Jupyter's: would draw the panel, again and again.
+        variables.pop("FORCE_COLOR", None)  # Jupyter's; it would redraw the panel forever.
     process = subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,

@@ -43,7 +43,7 @@ PROGRAMS = {
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
     "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
-    "check": Program("seed_rl.check_env", "ENVIRONMENT   check an environment of yours"),
+    "check": Program("seed_rl.check_env", "ENVIRONMENT   check your environment"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
     ),
@@ -85,9 +85,9 @@ usage: seed-rl COMMAND ...
 
   AGENT        {agents}
   ENVIRONMENT  an Atari game (Pong), an id of Gymnasium (CartPole-v1, HalfCheetah-v5), a scenario of
-               football (academy_empty_goal_close), a level of DeepMind Lab, a class of yours
-               (module:Class) or a program of yours (PROGRAM.py), or external (docs/clients.md);
-               FAMILY:NAME says which family:
+               football (academy_empty_goal_close), a level of DeepMind Lab, your own class
+               (module:Class) or program (PROGRAM.py), or external (docs/clients.md); FAMILY:NAME
+               selects the family:
                {", ".join(games.available())}
 {_OWN_FLAGS}  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
   RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
@@ -98,7 +98,7 @@ also those of the agent and the environment. Ctrl-C saves and stops a run.
 
 
 def _line(command: str) -> str:
-    """What a command is followed by."""
+    """The arguments of a command, for its usage line."""
     return PROGRAMS[command].summary.partition("   ")[0].partition(" [")[0]
 
 
@@ -146,7 +146,7 @@ def _family(name: str) -> str:
     for family, names in (("mujoco", _MUJOCO), ("football", _FOOTBALL), ("dmlab", _DMLAB)):
         if names.fullmatch(name):
             return family
-    # Ids of Gymnasium have versions, usually.
+    # Gymnasium's ids usually have a version.
     if name.isalpha() and (near := atari_games.similar(name, atari_games.NAMES, 0.8)):
         raise UserError(
             f"There is no Atari game {name}. Did you mean {', '.join(near)}? (Write gym:{name} if "
@@ -158,7 +158,7 @@ def _family(name: str) -> str:
 def _training(arguments: Sequence[str]) -> list[str]:
     positional = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
-    # ./run_local.sh has the family of environments first.
+    # ./run_local.sh expects the family first.
     if len(positional) != 2 or positional[0] in games.available():
         raise UserError(
             "Expected: seed-rl train AGENT ENVIRONMENT, such as `seed-rl train ppo Pong`, but got "
@@ -196,9 +196,9 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
     several = record.get("learner_addresses")
     if own is None or not envs or several:
-        why = "several learners" if several else f"a program of its own ({program})"
+        why = "several learners" if several else f"another program ({program})"
         raise UserError(
-            f"{run} was trained by {why}, which `seed-rl resume` does not start: give the same "
+            f"{run} was trained by {why}, which `seed-rl resume` cannot start: run the same "
             f"command again, with --logdir={run}."
         )
     actors = int(record["num_envs"]) // int(envs)

@@ -49,12 +49,13 @@ _POLL_S = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run has left in its logdir.
+    """The results of a run, from its logdir.
 
     Attributes:
       logdir: the directory.
       frames: environment frames used.
-      finished: whether these are all, or it was good enough; otherwise the run may continue.
+      finished: whether all frames are used or a callback ended the run; otherwise it can be
+        continued.
       episodes: all finished episodes, in the order of their ends.
       checkpoint: the newest checkpoint, if any.
       model: the exported policy, if any, for `load_policy`.
@@ -89,9 +90,9 @@ def run(
 ) -> Result:
     """Trains to the end of the run, with `num_envs / env_batch_size` actors.
 
-    Learner and actors meet at a private socket; `server_address` and the options of authentication
-    have no effect. May be called again, from any thread, with a new job each time. A job with the
-    logdir of a stopped run continues it.
+    Learner and actors use a private socket; `server_address` and authentication options have no
+    effect. May be called again, from any thread, with a new job each time. A job with the logdir of
+    a stopped run continues it.
 
     Ctrl-C stops the run and saves a checkpoint before KeyboardInterrupt is raised; a second one
     does not wait for that. No other signal is handled.
@@ -101,8 +102,8 @@ def run(
       actors: "threads" of this process, or "processes", which share no memory with it.
       create_batch: `create_batch(env_ids, env_config)` returns all environments of an
         actor as one `BatchedEnv`, or None to have the job's function called for each.
-      callbacks: called in the thread that trains, which is not the calling one; what one raises
-        ends the run and is raised here. The default prints a line every `log_period_secs`.
+      callbacks: called in the training thread, not the calling one; an exception ends the run and
+        is raised here. The default prints a line every `log_period_secs`.
 
     Raises:
       UserError: incompatible options, or any other that `TrainingJob.train` raises.
@@ -138,8 +139,8 @@ def run(
             thread.start()
             if not thread.learner.finished:
                 group.start()
-            # Not `join`: one that Ctrl-C interrupts takes the thread for ended (Python 3.11).
-            while not thread.ended.wait(_POLL_S):  # Without a limit, Ctrl-C would wait.
+            # Not `join`: once interrupted by Ctrl-C, it takes the thread for ended (Python 3.11).
+            while not thread.ended.wait(_POLL_S):  # Without a timeout, Ctrl-C would wait.
                 pass
         finally:
             group.leave(0.0)
@@ -152,7 +153,7 @@ def run(
 
 
 def read_result(logdir: str | os.PathLike[str]) -> Result:
-    """The result of a run, also of one that was interrupted or is still running.
+    """The result of a run, even if it was interrupted or is still running.
 
     Raises:
       UserError: there is no run in `logdir`.

@@ -1,8 +1,8 @@
 """Plays a trained agent: seed-rl play LOGDIR; `seed_rl.evaluate` measures it.
 
-The options of a run are stored with its checkpoints. This program restarts the one that trained the
-agent, as a learner with a request (`--play_request`) to play instead of training. The environment
-is stepped and filmed by a second such process, an actor: see `environment_process`.
+The options of a run are stored with its checkpoints. This program restarts the training program as
+a learner with a request (`--play_request`) to play instead of training. The environment is stepped
+and filmed by a second such process, an actor: see `environment_process`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def find(path: Path) -> SavedAgent:
     if (path / "saved_model" / "saved_model.pb").exists():
         return SavedAgent(run_record.read(path), None, path / "saved_model")
     if path.is_dir():
-        run_record.read(path)  # Its message is the better one if there is no run at all.
+        run_record.read(path)  # Has the better message if there is no run at all.
     raise UserError(
         f"There is no trained agent in {path}: no checkpoints/ and no saved_model/. Give the "
         "--logdir of a run that has saved a checkpoint, or a checkpoint itself."
@@ -196,8 +196,8 @@ def start_program(
     Args:
       logdir: of the run.
       saved: options of the run.
-      flags: of ours; a program of its own style may lack them.
-      typed: of the user's, perhaps misspelt.
+      flags: ours, which a program that does not use `AgentProgram` may lack.
+      typed: the user's, possibly misspelt.
 
     Raises:
       UserError: it cannot be started.
@@ -219,7 +219,7 @@ def _flag_name(argument: str) -> str:
 
 
 def _check_writable(path: Path) -> None:
-    """Leaves an earlier file as it is until there is another to replace it."""
+    """Checks that a file can be written, without touching an earlier one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
@@ -331,7 +331,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps",
         type=positive,
-        help="stop after so many actions in each environment, also within an episode",
+        help="stop after this many actions in each environment, even within an episode",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
@@ -370,11 +370,11 @@ def main(evaluates: bool = False) -> int:
 def run(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace, list[str]], None]
 ) -> int:
-    """Runs a program that restarts that of a run; returns its exit code.
+    """Runs a program that restarts a run's program; returns its exit code.
 
     Args:
       parser: of the command line.
-      work: called with what it knows, and with the other flags.
+      work: called with the arguments that `parser` knows, and with all other flags.
     """
     if {"--help", "-h"} & set(sys.argv):
         terminal.end_without_reader()

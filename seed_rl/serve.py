@@ -66,13 +66,13 @@ def _parser() -> argparse.ArgumentParser:
         "--num_envs",
         type=play.positive,
         default=256,
-        help="most environments at the same time (default: 256)",
+        help="maximum number of environments at a time (default: 256)",
     )
     parser.add_argument(
         "--episodes",
         type=play.positive,
-        help="measure the agent: end after so many episodes, as many in each of --num_envs "
-        "environments (default: serve until stopped)",
+        help="measure the agent: end after this many episodes, equally many in each of "
+        "--num_envs environments (default: serve until stopped)",
     )
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     parser.add_argument(
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--refresh_s",
         type=float,
         default=10.0,
-        help="seconds between looks for a newer checkpoint; 0: never (default: 10)",
+        help="seconds between checks for a newer checkpoint; 0: never (default: 10)",
     )
     parser.add_argument(
         "--trust", action="store_true", help="run code that is not part of SEED RL without asking"

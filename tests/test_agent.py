@@ -191,7 +191,7 @@ def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
 def test_environments_that_cannot_be(tmp_path):
     """Guards the messages; each names what to give instead."""
     for environment, message in (
-        (42, "42 is no environment: give its name"),
+        (42, "42 is not an environment: give its name"),
         (countdown(4)(), r"is one environment. For several, .* lambda: Countdown\(\)"),
         (functools.partial(countdown(4), threading.Lock()), "cannot be sent to other processes"),
     ):

@@ -71,7 +71,7 @@ def test_mistakes(arguments, message):
 @pytest.mark.parametrize(
     ("entries", "trained_by"),
     [
-        ({"program": "my_main"}, "a program of its own .my_main."),
+        ({"program": "my_main"}, "another program .my_main."),
         ({"learner_addresses": "localhost:1,localhost:2"}, "several learners"),
     ],
 )

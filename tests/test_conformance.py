@@ -107,7 +107,7 @@ TRUNCATED = {"done": True, "abandoned": True}
             "",
         ),  # A life of several.
         (rows({}, {"episode_step": 2}), "episode_step of step 1 of an episode is 2, not 1"),
-        (rows({}, {"episode_step": 1, "success": 1.0}, TRUNCATED), "read in its second call"),
+        (rows({}, {"episode_step": 1, "success": 1.0}, TRUNCATED), "read from its second call"),
         (rows({}, {"episode_step": 1, "reward": np.nan}), "must be finite"),
         (rows({}, {"episode_step": 1, "observation": {"x": np.array([1e9, 0])}}), "must be finite"),
         (
@@ -115,7 +115,10 @@ TRUNCATED = {"done": True, "abandoned": True}
             "reward of the call after the last step of a trunc",
         ),
         (rows({}, {**TRUNCATED, "done": False}), "done of the call after the last step"),
-        (rows({}, {"done": True}, TRUNCATED), "whose last observation was not reported"),
+        (
+            rows({}, {"done": True}, TRUNCATED),
+            "last observation of a truncated episode was not reported",
+        ),
         (rows({"reward": 1.0}), "reward of the first call of a life"),
         (rows({"observation": {"action_mask": np.zeros(2)}}), "the mask allows no action"),
         (rows({}, {**TRUNCATED, "success": 2.0}), "success is 2, not 1, 0 or NaN"),

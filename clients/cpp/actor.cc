@@ -239,9 +239,9 @@ Status Actor::Claim() {
   });
   if (!status.ok()) return status;
   if (!free) {
-    return {Code::kUnavailable, "of its environments (--num_envs), fewer than " +
-                                    std::to_string(config_.env_batch_size) +
-                                    " are free; those of a dead actor are after a minute"};
+    return {Code::kUnavailable, "fewer than " + std::to_string(config_.env_batch_size) +
+                                    " of its environments (--num_envs) are free; those of a dead "
+                                    "actor become free after a minute"};
   }
   const auto* ids = reinterpret_cast<const int32_t*>(claimed.AsTensor().data);
   batch_.SetIds({ids, ids + batch_.ids().size()});

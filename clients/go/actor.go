@@ -246,8 +246,8 @@ func (a *actor) claim(c *client) error {
 			return status.Error(codes.Internal, "claim did not answer with ids")
 		}
 		if reply[0].shape[0] != len(a.slots) {
-			return status.Errorf(codes.Unavailable, "of its environments (--num_envs), fewer than %d are free; "+
-				"those of a dead actor are after a minute", len(a.slots))
+			return status.Errorf(codes.Unavailable, "fewer than %d of its environments (--num_envs) are free; "+
+				"those of a dead actor become free after a minute", len(a.slots))
 		}
 		for i := range a.ids {
 			a.ids[i] = reply[0].row(i).([]int32)[0]

@@ -270,8 +270,8 @@ class Actor {
     const count = { dtype: "int32", shape: [], data: Int32Array.of(ids.length) };
     const [claimed] = await client.call(claim.index, [count]);
     if (claimed?.data.length !== ids.length) {
-      throw new ConnectionLost(`of its environments (--num_envs), fewer than ${ids.length} are free; `
-        + "those of a dead actor are after a minute");
+      throw new ConnectionLost(`fewer than ${ids.length} of its environments (--num_envs) are free; `
+        + "those of a dead actor become free after a minute");
     }
     ids.set(/** @type {Int32Array} */ (claimed.data));
     this._hasIds = true;

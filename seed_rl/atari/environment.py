@@ -55,8 +55,8 @@ class AtariConfig(Checked):
     fire_reset: bool = option(
         False,
         "Whether the first action of each game and of each life is FIRE, whatever the agent "
-        "chooses, if FIRE is one of the game's actions (of all 18 it always is); as in the "
-        "wrappers of Stable-Baselines3 and CleanRL.",
+        "chooses, if FIRE is one of the game's actions (it always is with full_action_space); as "
+        "in the wrappers of Stable-Baselines3 and CleanRL.",
     )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(

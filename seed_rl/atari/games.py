@@ -1,4 +1,4 @@
-"""The names of Atari games, also where ALE is not installed yet. Standard library only.
+"""The names of Atari games, even where ALE is not installed yet. Standard library only.
 
 `./run_local.sh` asks this module before it installs anything, so that a typo does not cost minutes:
 
@@ -76,7 +76,7 @@ def _title(rom: str) -> str:
 
 
 def main(flags: Sequence[str]) -> int:
-    """Checks --game among the flags of a run; any other flag may be there, too."""
+    """Checks --game among the flags of a run, and ignores all other flags."""
     given = [flag.partition("=")[2] for flag in flags if flag.lstrip("-").startswith("game=")]
     try:
         for game in given[-1:]:

@@ -22,7 +22,7 @@ PRESET = Preset(
         batch_size_transitions=64,
         batch_mode="split",  # With an LSTM: "shuffle" keeps unrolls whole.
         epochs_per_step=4,
-        # What the sizes are if one of them is set instead.
+        # Used once one of these is set instead of the sizes above.
         unroll_length=128,
         batches_per_step=32,
         clip_range=0.1,

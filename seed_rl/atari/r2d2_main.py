@@ -15,7 +15,7 @@ from seed_rl.compat import old_flags
 from seed_rl.compat.r2d2_agents import create_agent  # noqa: F401  For programs.
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000, compute_dtype="auto"))
-"""As long as the other agents' runs; the paper's are 250 times as long."""
+"""The length of the other agents' runs; those of the paper are 250 times as long."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

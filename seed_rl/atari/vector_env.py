@@ -53,7 +53,7 @@ class AtariVectorEnvironment:
             maxpool=True,
             # ALE samples from [0, noop_max), other implementations from [0, max_random_noops].
             noop_max=max_random_noops + 1,
-            use_fire_reset=False,  # That is only for games.
+            use_fire_reset=False,  # It only covers new games, not lives.
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,

@@ -23,7 +23,7 @@ PRESET = Preset(
         batch_size=8,
         learning_rate=6e-4,
         entropy_cost=0.002,
-        # Actions that are sampled independently rarely cross Freeway's road, for its first reward.
+        # Independently sampled actions rarely cross Freeway's road, which gives the first reward.
         action_persistence=32.0,
     ),
 )

@@ -2,7 +2,7 @@
 
     seed-rl check my_package.maze:make --env_kwargs='{"size": 9}'
 
-Takes the options of the environment that the programs of `seed_rl.gym` take. The exit code is 0 if
+Accepts the same environment options as the programs of `seed_rl.gym`. The exit code is 0 if
 agents can train on it, 1 if something must be fixed, 2 if there is no such environment.
 """
 

@@ -137,7 +137,7 @@ def _check_vector(
     space_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
     facts += _of_spaces(env.observation_space, env.action_space)
     facts.append(f"A vector environment that resets {_MODES[env.autoreset_mode]}.")
-    if action_masks.is_masked(env.observation_space):  # Where the adapter puts them.
+    if action_masks.is_masked(env.observation_space):  # The adapter puts them there.
         own = action_masks.is_masked(env.env.single_observation_space)
         facts += _of_masks("observation" if own else "info")
     size = len(env.env_ids)
@@ -222,7 +222,7 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
     """How agents treat the spaces."""
     try:
         described = space_lib.describe(observations), space_lib.describe(actions)
-    except Exception:  # A finding has the reason.
+    except Exception:  # A finding gives the reason.
         return []
     images = [space_lib.is_image(leaf) for leaf in space_lib.leaf_spaces(observations)]
     network = "convolutions" if all(images) else "dense layers"
@@ -258,7 +258,7 @@ def report(facts: Sequence[str], findings: Findings) -> str:
     for finding in found:
         head = "MUST BE FIXED" if finding.must else "Could be better"
         lines += ["", f"{head} ({finding.name}): {finding.what}"]
-        lines += [f"  It costs: {finding.cost}", f"  Fix: {finding.fix}"]
+        lines += [f"  Consequence: {finding.cost}", f"  Fix: {finding.fix}"]
     must = sum(finding.must for finding in found)
     verdict = f"{must} to fix, {len(found) - must} to consider."
     lines += ["", verdict if found else "No problems found."]

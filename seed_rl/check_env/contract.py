@@ -30,7 +30,7 @@ class Episodes:
 
 
 class Contract:
-    """Plays an environment with random actions, and looks at all it returns.
+    """Plays an environment with random actions, and checks everything that it returns.
 
     Attributes:
       masks_in: where it has action masks, see `action_masks.place`.
@@ -133,7 +133,7 @@ class Contract:
                 self.findings.should(
                     "mask_name",
                     f"{names[0]} looks like a mask of actions, which agents would not find.",
-                    "They choose actions that are not allowed.",
+                    "Agents choose actions that are not allowed.",
                     f"Name it {action_masks.KEY}: a part of a Dict observation, or "
                     f'info["{action_masks.KEY}"] of reset() and every step().',
                 )
@@ -209,7 +209,7 @@ class Contract:
                 "other_dtype",
                 f"{call} returned {', '.join(kinds)}, but its space is {space}.",
                 "Every observation is converted.",
-                "Return the dtype that the space declares, or declare the other.",
+                "Return the dtype that the space declares, or declare the one returned.",
             )
             return
         self.findings.should(
@@ -300,8 +300,8 @@ class Contract:
                 f"No episode ended within {steps} steps of random actions.",
                 "Returns are only reported when episodes end: there will be no learning curve, and "
                 "actors never see a first step again.",
-                "Report truncated after a limit of steps. (gymnasium.wrappers.TimeLimit does; for "
-                "registered environments, max_episode_steps in --env_kwargs.)",
+                "Report truncated after a maximum number of steps. (gymnasium.wrappers.TimeLimit "
+                "does; for registered environments, max_episode_steps in --env_kwargs.)",
             )
             return
         if set(episodes.lengths) == {1}:

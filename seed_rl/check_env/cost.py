@@ -18,7 +18,7 @@ from seed_rl.common.acting import spaces
 
 _WINDOWS = 5
 _LEAST_LEAK = 1 << 20
-"""Bytes; within one or two windows, the allocator itself grows less."""
+"""Bytes; the allocator's own growth within one or two windows is smaller."""
 _CALL_BYTES = 30
 """Bytes of a step besides observation and action: ids, rewards, done, abandoned, step."""
 
@@ -129,7 +129,7 @@ def judge(cost: Cost, findings: Findings) -> None:
     if cost.open_files > 2:
         findings.must(
             "files",
-            f"{cost.open_files} more files or sockets are open than in the beginning.",
+            f"{cost.open_files} more files or sockets are open than at the beginning.",
             "After about a thousand, opening fails, and the actor exits.",
             "Close what reset() opens, or open it once.",
         )

@@ -70,7 +70,9 @@ class Findings:
                 yield
             return
         except UserError as error:
-            self.must("refused", str(error), "The actor exits with this.", "Fix the error above.")
+            self.must(
+                "refused", str(error), "The actor exits with this error.", "Fix the error above."
+            )
         except _TooLong:
             self.must(
                 "hangs",
@@ -99,7 +101,7 @@ class _TooLong(BaseException):
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raises _TooLong in the block after this time; without effect outside the main thread.
+    """Raises _TooLong in the block after this time; has no effect outside the main thread.
 
     Native code that does not return cannot be interrupted: some seconds later, Python's traceback
     is printed and the process exits with code 1.

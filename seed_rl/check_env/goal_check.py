@@ -49,7 +49,7 @@ class GoalCheck:
             )
 
     def check_batch(self) -> None:
-        """Whether arrays of goals get the rewards of each.
+        """Checks that arrays of goals get the same rewards as single goals.
 
         Raises:
           Unusable: `compute_reward` failed.
@@ -69,7 +69,9 @@ class GoalCheck:
             else:
                 if np.allclose(batch, single, rtol=1e-4, atol=1e-6):
                     return
-                what = "compute_reward returns different rewards for arrays of goals than for each."
+                what = (
+                    "compute_reward returns other rewards for arrays of goals than for single ones."
+                )
         self._findings.must(
             "goal_batch",
             what,

@@ -48,7 +48,8 @@ def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
             "float_image",
             f"Images are {leaf.dtype.name}{list(leaf.shape)}.",
             f"{size:,} bytes per step on the wire and in memory, four times those of bytes.",
-            "Return uint8 from 0 to 255 (the space too); networks scale it to [0, 1] themselves.",
+            "Return uint8 from 0 to 255 (in the space, too); networks scale it to [0, 1] "
+            "themselves.",
         )
     channels, *sides = leaf.shape
     if (

@@ -36,18 +36,18 @@ them).
   SEED_RL_ROLE          learner, actor, evaluator, tensorboard or proxy
   SEED_RL_INDEX         index of this actor among the actors, of this evaluator among the
                         evaluators, or of this one of several learners, from 0
-  SEED_RL_INDEX_DIR     instead: a directory in which each claims the lowest free index, with a
-                        lock that it holds while it lives
+  SEED_RL_INDEX_DIR     instead: a directory in which each process claims the lowest free index,
+                        with a lock that it holds as long as it runs
   SEED_RL_ADDRESS       HOST:PORT of the learner, as actors reach it. The learner listens at that
-                        port of all addresses of its machine (loopback only if HOST is that). Of
-                        several learners: HOST:PORT,HOST:PORT,... or learner-{}:8686, with {} for
+                        port of all addresses of its machine (of loopback only if HOST is local).
+                        Several learners: HOST:PORT,HOST:PORT,... or learner-{}:8686, with {} for
                         the index. They exchange gradients at the ports 100 above these
   SEED_RL_ADDRESS_FILE  instead: a file to which the learner writes its HOST:PORT, with a free port,
-                        and in which actors look it up each time they start (with SEED_RL_ADDRESS
-                        for the learner: it writes that). Of several learners, each has a file:
-                        FILE, FILE-1, ...
+                        and in which actors look it up each time they start (if the
+                        learner has SEED_RL_ADDRESS, it writes that). Several learners each have a
+                        file: FILE, FILE-1, ...
   SEED_RL_START         with it, for several learners: a text that they share and that differs at
-                        each start, so that none takes an address of an earlier start
+                        each start, so that none uses an address from an earlier start
   SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
   SEED_RL_PROXY         path of a Unix socket, for learner and proxy: the learner listens there, and
                         the proxy (HAProxy, which asks actors for certificates) where actors connect
@@ -57,14 +57,14 @@ them).
   SEED_RL_EVALUATORS    number of evaluators (default: 0), for all processes: each has
                         ENVS_PER_ACTOR environments that only evaluate
   SEED_RL_TENSORBOARD_HOST
-                        host at which TensorBoard listens (default: localhost; it asks nobody for a
-                        password). Its port: --tensorboard_port (default: 6006)
+                        host at which TensorBoard listens (default: localhost; it does not ask
+                        for a password). Its port: --tensorboard_port (default: 6006)
 
-Where these are unset, variables of engines count: JOB_COMPLETION_INDEX (Kubernetes) and
+Where these are unset, the engine's variables apply: JOB_COMPLETION_INDEX (Kubernetes) and
 SLURM_ARRAY_TASK_ID are an index; SKYPILOT_NODE_RANK 0 is the learner, at port 8686 of the first of
-SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC (Google's custom jobs), pool 0 is the
-learner, pool 1 are the actors. Of several learners, the first nodes are the learners; those after
-the first are pool 2.
+SKYPILOT_NODE_IPS, and the others are actors; in CLUSTER_SPEC (Google's custom jobs), pool 0 is the
+learner, pool 1 are the actors. Several learners are SkyPilot's first nodes; on Google, those after
+the first learner are pool 2.
 
   --learners=N          N learners, each with ACTORS / N of the actors, train one network together;
                         needs --insecure, and a --logdir that all of them see (docs/deployment.md)
@@ -102,7 +102,7 @@ def become(
     secrets = environment.get("SEED_RL_SECRETS")
     address = roles.address_from(environment, options.learners)
     proxied = environment.get("SEED_RL_PROXY")
-    # With a proxy, it is the proxy that is met.
+    # With a proxy, the address in the file is the proxy's.
     met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
     if shared_file and options.learners > 1:
         address = _meet_several(role, options.learners, logdir, address, environment)
@@ -138,7 +138,7 @@ def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | Non
 
 
 def _check_alone(logdir: str | None) -> None:
-    """A second learner, which will be refused, must not call the actors away from the first."""
+    """Refuses a second learner, before its address draws the actors away from the first."""
     if logdir and os.path.isdir(logdir):
         LearnerLock(pathlib.Path(logdir)).release()
 
@@ -150,10 +150,10 @@ def _meet_several(
     addresses: str | None,
     environment: Mapping[str, str],
 ) -> str | None:
-    """As `_meet`, of several learners: writes the file of one, and reads those of all.
+    """As `_meet`, for several learners: writes the file of this one, and reads those of all.
 
     Raises:
-      LostLearnerError: another learner has not come.
+      LostLearnerError: another learner has not written its address.
     """
     if role.kind == roles.TENSORBOARD:
         return None
@@ -162,9 +162,9 @@ def _meet_several(
     learner = role.kind == roles.LEARNER
     if environment.get("SEED_RL_PROXY") or role.kind == roles.PROXY or (learner and not start):
         raise UserError(
-            f"{count} learners that meet through SEED_RL_ADDRESS_FILE need SEED_RL_START, a text "
-            "that is another at each start, and have no proxy. Or name all of their addresses in "
-            "SEED_RL_ADDRESS instead."
+            f"{count} learners with SEED_RL_ADDRESS_FILE need SEED_RL_START, a text that differs "
+            "at each start, and cannot use a proxy. Alternatively, list all of their addresses "
+            "in SEED_RL_ADDRESS."
         )
     if learner:
         own = LEARNERS.format(index=role.index) if role.index else ""
@@ -172,7 +172,7 @@ def _meet_several(
         address = learners.nth(addresses, role.index) if addresses else address_file.own_address()
         address_file.publish(address_file.of_learner(path, role.index), address, start)
     files = [address_file.of_learner(path, i) for i in range(count)]
-    try:  # To an actor, which tries again, the name of the start is not known.
+    try:  # Actors, which try again, do not know the name of the start.
         found = [address_file.wait_for(file, say, start=start if learner else "") for file in files]
     except address_file.NoLearnerError as error:
         if not learner:
@@ -198,7 +198,7 @@ def program_environment(command: Sequence[str], environment: Mapping[str, str]) 
     """The environment variables of the program."""
     defaults = {**QUIET, **LIBRARY_THREADS} if "--run_mode=actor" in command else QUIET
     changed = {**defaults, **environment}
-    changed.pop("TF_CONFIG", None)  # TensorFlow would take it for a cluster of its own.
+    changed.pop("TF_CONFIG", None)  # TensorFlow would take it for the description of a cluster.
     return changed
 
 
@@ -209,7 +209,7 @@ def main(
 
     Args:
       arguments: the command line.
-      after_copy: called with the local logdir each time that it has been copied to a URL.
+      after_copy: called with the local logdir each time it has been copied to a URL.
 
     Returns:
       The exit code.
@@ -244,7 +244,7 @@ def _check_packages() -> None:
     """
     if importlib.util.find_spec("absl") is None:
         raise UserError(
-            f"{sys.executable} has no packages of SEED RL: run scripts/setup.sh GAME in its "
+            f"{sys.executable} lacks the packages of SEED RL: run scripts/setup.sh GAME in its "
             "checkout, then use .venv/bin/python there."
         )
 

@@ -1,8 +1,8 @@
 """The file to which a learner that may move writes its address.
 
-Of several learners, each has a file. All must come from the same start: one that has read the
-address of an earlier start would wait in vain. So the engine names each start anew
-(SEED_RL_START), and the files contain the name.
+With several learners, each has a file, and all files must be from the same start: a learner that
+reads an address from an earlier start would wait in vain. So the engine gives each start a new name
+(SEED_RL_START), which the files contain.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import files
 from seed_rl.launch.ports import free_port
 
-_PORTS = range(10_000, 32_768 - PORTS_APART)  # Below those of outgoing connections.
+_PORTS = range(10_000, 32_768 - PORTS_APART)  # Below the ports of outgoing connections.
 _PERIOD_S = 1.0
 _REPORT_S = 60.0
-_PATIENCE_S = 600.0  # As an actor waits for its learner.
+_PATIENCE_S = 600.0  # As long as an actor waits for its learner.
 
 
 class NoLearnerError(UserError):
@@ -51,7 +51,7 @@ def _free_port() -> int:
 
 
 def of_learner(path: pathlib.Path, index: int) -> pathlib.Path:
-    """The file of one of several learners; that of the first is `path`."""
+    """The file of one of several learners, `path` for the first."""
     return path.with_name(f"{path.name}-{index}") if index else path
 
 

@@ -4,8 +4,8 @@
 
 The run's own program checks its flags, in half a second; otherwise a misspelled one would only be
 found on machines that are already rented. Any Python runs this: where packages are missing, it
-checks the rest and says in one line that flags were not checked. Exit code 0: nothing wrong was
-found; 2: a mistake, which the message names.
+checks the rest and says in one line that flags were not checked. Exit code 0: no mistake was found;
+2: a mistake, which the message names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check(arguments: Sequence[str], evaluators: int = 0) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         # Ignore runs in directories of this machine.
         here = dataclasses.replace(options, logdir=pathlib.Path(folder) / "run")
-        if options.learners > 1:  # Any addresses will do.
+        if options.learners > 1:  # Any address will do.
             ports = range(1, options.learners + 1)
             addresses = ",".join(f"localhost:{port}" for port in ports)
             here = dataclasses.replace(here, learner_addresses=addresses)

@@ -22,7 +22,7 @@ from seed_rl.common.system.backoff import backoff_s
 
 _TIMEOUT_S = 30.0
 _TRIES = 5
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 16.0  # In all, half a minute.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 16.0  # Half a minute in total.
 _ROLE = "Give the job's service account the role roles/storage.objectAdmin on the bucket."
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 

@@ -1,8 +1,8 @@
 """One replica of a custom job on Google Cloud (Vertex AI): what `gcp/submit.py` has it run.
 
-The service says in CLUSTER_SPEC which replica this is; `seed_rl.cluster` does the rest. Added here:
-the token from Secret Manager, several actors on one machine, a learner in another job than its
-actors, trials of hyperparameter tuning.
+The service says in CLUSTER_SPEC which replica this is; `seed_rl.cluster` does the rest. This module
+adds the token from Secret Manager, several actors on one machine, a learner and actors in separate
+jobs, and trials of hyperparameter tuning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
 
   SEED_RL_TOKEN_SECRET        projects/PROJECT/secrets/SECRET in Secret Manager: the run's token
   SEED_RL_ACTORS_PER_MACHINE  number of actors that a replica of pool 1 starts (default: 1)
-  SEED_RL_EVALUATORS          number of evaluators, which those replicas start, too, in turn
+  SEED_RL_EVALUATORS          number of evaluators, which the same replicas start in turn
   SEED_RL_ADDRESS_OBJECT      gs://BUCKET/NAME, for actors in another job than the learner: the
                               learner writes its address there, and actors look it up
   SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)
@@ -41,7 +41,7 @@ _DONE = b"done"
 _STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
 _PERIOD_S = 5.0
-_MOST_FAILURES = 20  # Of reading the address, each after half a minute of tries: ten minutes.
+_MOST_FAILURES = 20  # To read the address, each after trying for half a minute: ten minutes.
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,14 +51,15 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         _prepare_token(os.environ)
-        # The service takes 0 as the end of the job; it restarts replicas that exit with other
-        # codes.
+        # The service takes exit code 0 for the end of the job, and restarts replicas that exit with
+        # any other.
         arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
         options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
-        # Spot actors have a job of their own, in whose first pool the index is a learner's.
+        # Spot actors are the first pool of a separate job, which would otherwise count as the
+        # learner.
         kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ, options.learners).kind
         if kind == roles.LEARNER and options.learners > 1:
-            # They need the user's own --insecure, and have no bucket: nothing to do here.
+            # They need --insecure from the user, and use no bucket: there is nothing to add.
             return cluster.main(arguments)
         if kind == roles.LEARNER:
             return _learner(arguments, os.environ)
@@ -93,7 +94,7 @@ def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
     if place:
         GoogleApi().write(place, own_address(environment).encode())
-    # Only machines of the project's network reach its port.
+    # Its port can only be reached from the project's network.
     code = cluster.main([*with_trial(arguments, environment), "--insecure"], after_copy)
     if place and code == 0:
         GoogleApi().write(place, _DONE)
@@ -124,7 +125,7 @@ def machine_index(environment: Mapping[str, str]) -> int:
     task = roles.cluster_task(environment)
     if task is None:
         raise UserError(
-            "CLUSTER_SPEC is not set, as Google's custom jobs set it. Elsewhere, use python -m "
+            "CLUSTER_SPEC is not set; Google's custom jobs set it. Elsewhere, use python -m "
             "seed_rl.cluster."
         )
     return task.index + (roles.number(environment, "SEED_RL_FIRST_MACHINE") or 0)
@@ -133,7 +134,7 @@ def machine_index(environment: Mapping[str, str]) -> int:
 def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[int]:
     """The actors and evaluators of this machine; evaluators are numbered from `actors` on.
 
-    Actors fill one machine after the other, evaluators go round all of them.
+    Actors fill one machine after another; evaluators are dealt out to all of them in turn.
 
     Args:
       actors: their number in the whole run.
@@ -148,7 +149,7 @@ def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[
     first = machine * each
     if first >= actors:
         raise UserError(
-            f"Machine {machine} has nothing to do: the run's {actors} actors are on the machines "
+            f"Machine {machine} has nothing to do: the run's {actors} actors fit on the machines "
             f"before it, {each} on each. Rent fewer replicas."
         )
     machines = -(-actors // each)

@@ -98,7 +98,7 @@ def _authority(environment: Mapping[str, str]) -> pathlib.Path | None:
     secrets = pathlib.Path(directory)
     if not (secrets / CERTIFICATE).exists():
         return None
-    # The learner may have its own certificate only.
+    # The learner may have only its own certificate.
     authority = secrets / AUTHORITY
     return authority if authority.exists() else secrets / CERTIFICATE
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from seed_rl.common.errors import UserError
 
 PORTS_APART = 100
-"""A learner exchanges gradients at the port so far above that at which it serves."""
+"""Distance from the port at which a learner serves up to that at which it exchanges gradients."""
 
 _INDEX = "{}"
 
@@ -40,9 +40,9 @@ def split(addresses: str, learners: int) -> list[str]:
     count = learners if _INDEX in addresses else len(addresses.split(","))
     if count != learners:
         raise UserError(
-            f"--learners={learners} and '{addresses}' do not fit: SEED_RL_ADDRESS must have the "
-            "HOST:PORT of each learner, separated by commas, or {} in the place of its index, as "
-            "in learner-{}:8686."
+            f"--learners={learners} and '{addresses}' do not match: SEED_RL_ADDRESS must list the "
+            "HOST:PORT of each learner, separated by commas, or contain {} in place of the "
+            "index, as in learner-{}:8686."
         )
     return [nth(addresses, index) for index in range(learners)]
 
@@ -62,8 +62,9 @@ def flags(addresses: Sequence[str], index: int) -> list[str]:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) + PORTS_APART >= 2**16:
             raise UserError(
-                f"'{address}' is not the address of one of several learners: it must be HOST:PORT, "
-                f"and the port {PORTS_APART} above is where they exchange gradients."
+                f"'{address}' is not the address of one of several learners: it must be "
+                f"HOST:PORT, with room for the port {PORTS_APART} above, where learners exchange "
+                "gradients."
             )
         exchange.append(f"{host}:{int(port) + PORTS_APART}")
     return [f"--learner_addresses={','.join(exchange)}", f"--learner_index={index}"]

@@ -78,14 +78,14 @@ class Machine:
             if process is not None:
                 self._running[index] = process
                 self._started[index] = self._clock()
-                if self._stopping:  # The signal came before it was known.
+                if self._stopping:  # The signal came before `_stop` knew the process.
                     process.terminate()
 
     def _judge(self, index: int, code: int) -> int:
         """Decides whether an actor that has ended starts again; returns its code if not."""
         if actor_is_final(code) or self._stopping:
             return code
-        if code == ExitCode.NO_LEARNER:  # It may be on its way; the engine ends the run.
+        if code == ExitCode.NO_LEARNER:  # It may yet come; only the engine gives up.
             say(f"actor {index} has not found the learner; starting it again")
             self._due[index] = self._clock() + _TICK_S
             return 0

@@ -36,7 +36,7 @@ OWNER = "mirror.json"
 _MANIFEST = "MANIFEST.json"
 _COMPLETE = ".complete"
 _BEAT_S = 20.0
-_LEASE_S = 90.0  # An owner that has not renewed it for this long is dead; several heartbeats.
+_LEASE_S = 90.0  # An owner that misses several heartbeats, for this long, is dead.
 _POLL_S = 5.0
 
 _T = TypeVar("_T")
@@ -71,7 +71,7 @@ class Mirror:
         self._beats = 0
         self._last_beat = -_BEAT_S
         self._beating = threading.Lock()
-        self._copied: dict[str, tuple[int, int]] = {}  # (size, time of change) by name.
+        self._copied: dict[str, tuple[int, int]] = {}  # (size, modification time) by name.
         self._complete: set[str] = set()  # Checkpoints and their extra directories.
         self._own_checkpoint = False
         self._skipped: set[Path] = set()  # Files that are not copied.
@@ -82,7 +82,7 @@ class Mirror:
 
     @property
     def claimed(self) -> bool:
-        """Whether this learner has been the writer."""
+        """Whether this learner has become the writer."""
         return self._beats > 0
 
     def claim(self) -> None:
@@ -154,7 +154,7 @@ class Mirror:
 
     @contextlib.contextmanager
     def showing_life(self) -> Iterator[None]:
-        """Rewrites the owner's file meanwhile, from a thread, until another learner has taken over.
+        """Renews the lease in a thread within the context, until another learner takes over.
 
         Without it, an upload or download that takes minutes, or long pauses between rounds, would
         look like the learner's death.
@@ -166,7 +166,7 @@ class Mirror:
                 try:
                     self._beat()
                 except DisplacedError:
-                    return  # The next copy() finds the same.
+                    return  # The next copy() raises the same.
                 except Exception:  # Each file system has errors of its own.
                     continue  # Reported by the copy or restore.
 
@@ -186,7 +186,7 @@ class Mirror:
             content = self._remote.read(OWNER) if self._beats else None
             if content is not None and _owner(content).get("owner") != self._owner:
                 raise DisplacedError(
-                    f"Another learner writes to {self.url} now: {_host(content)}. This one "
+                    f"Another learner is now writing to {self.url}: {_host(content)}. This one "
                     "ends without saving."
                 )
             self._beats += 1
@@ -217,7 +217,7 @@ class Mirror:
         for _, folder in sorted(matches, reverse=True):
             checkpoint = f"{DIRECTORY}/{folder}"
             if f"{checkpoint}/{_MANIFEST}" not in names:
-                continue  # Its learner ended while uploading it.
+                continue  # The learner ended while uploading it.
             try:
                 self._download_checkpoint(checkpoint, names)
             except manifest.DamagedCheckpointError as error:
@@ -249,7 +249,7 @@ class Mirror:
         self._complete.add(checkpoint)
 
     def _restore_extras(self, newest: str, names: set[str]) -> None:
-        """Downloads the newest extra files: a learner takes those of an older checkpoint, too."""
+        """Downloads the newest extra files: a learner can also use those of an older checkpoint."""
         extras = sorted(n.removesuffix(_COMPLETE) for n in names if n.endswith(_COMPLETE))
         found = {e.rpartition("/")[0] for e in extras}
         sealed = {c for c in found if f"{c}/{_MANIFEST}" in names and c <= newest}
@@ -271,7 +271,7 @@ class Mirror:
     # Uploading.
 
     def _upload_checkpoint(self, path: Path) -> bool:
-        """Uploads what is missing of a checkpoint; returns whether that was its first part.
+        """Uploads the missing parts of a checkpoint; returns whether it was incomplete before.
 
         The learner may remove the checkpoint meanwhile; the rest is then left out.
         """
@@ -332,7 +332,7 @@ class Mirror:
     def _remove_old(self, kept: set[str]) -> None:
         """Removes checkpoints that the learner has removed, and what earlier learners left.
 
-        Not before this learner has uploaded one of its own, so that there is always an intact one.
+        Waits until this learner has uploaded a checkpoint, so that there is always an intact one.
         """
         names = self._remote.names(DIRECTORY)
         for folder in sorted({name.split("/")[1] for name in names} - kept):

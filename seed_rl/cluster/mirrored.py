@@ -37,7 +37,7 @@ def run(
 ) -> int:
     """Restores the run from `url`, runs a learner, and copies its files to `url` until it ends.
 
-    SIGTERM and SIGINT are passed on to the learner; what it then saves is copied, too. Before it
+    SIGTERM and SIGINT are passed on to the learner; what it then saves is also copied. Before it
     has started, they end the waiting or the restoring.
 
     Args:
@@ -73,7 +73,7 @@ def run(
         except _StoppedEarlyError:
             pass
         except (DisplacedError, NotSavedError):
-            raise  # The files there are another learner's, or not the newest.
+            raise  # The lease is another learner's, or the copy is not up to date.
         except Exception:
             signals.early = False  # A signal does not interrupt this.
             _release(mirror)
@@ -126,7 +126,7 @@ class _Signals:
     def _pass_on(self, number: int, frame: types.FrameType | None) -> None:
         self.received = True
         if self.early:
-            self.early = False  # Once: a second signal does not interrupt what follows.
+            self.early = False  # Only once: a second signal must not interrupt what follows.
             raise _StoppedEarlyError
         if self.learner is not None:
             self.learner.send_signal(number)
@@ -149,7 +149,7 @@ def _run(
         preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
     )
     signals.learner = learner
-    if signals.received:  # Before it was known to the handler.
+    if signals.received:  # The signal came before the handler knew the process.
         learner.terminate()
     warned = -_REPORT_S
     due = time.monotonic() + period_s

@@ -47,7 +47,7 @@ class RemoteFiles:
     def names(self, below: str = "") -> set[str]:
         """The names of all objects, or of those in one folder and its folders.
 
-        Without those that cannot be files below a directory, each with a warning.
+        Omits those that cannot be files below a directory, with a warning for each.
         """
         folder = f"{self._root}/{below}".rstrip("/")
         paths = self._system.find(folder)
@@ -95,7 +95,7 @@ class RemoteFiles:
         return max((now - then).total_seconds(), 0.0)
 
     def upload(self, local: Path, name: str) -> None:
-        """Replaces an object by a file; in object stores it appears when it is complete."""
+        """Replaces an object with a file; in object stores it appears once it is complete."""
         self._make_folder(name)
         self._system.put_file(str(local), f"{self._root}/{name}")
 

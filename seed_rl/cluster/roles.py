@@ -25,8 +25,8 @@ DEFAULT_PORT = 8686
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"
 _RANK, _NODES = "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS"
-# The pools of Google's custom jobs. The first has one replica, so of several learners the others
-# are in the third.
+# The pools of Google's custom jobs. The first can only have one replica, so further learners are in
+# the third.
 _CLUSTER_SPEC = "CLUSTER_SPEC"
 _FIRST, _FURTHER = "workerpool0", "workerpool2"
 _POOLS = {_FIRST: LEARNER, "workerpool1": ACTOR, _FURTHER: LEARNER}
@@ -76,7 +76,7 @@ def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
         raise UserError(f"SEED_RL_ROLE must be one of {', '.join(ROLES)}, not '{kind}'.")
     if task is not None and task.kind == kind == LEARNER and task.index >= learners:
         raise UserError(
-            f"This process is in the pool of further learners ({_FURTHER}): say "
+            f"This process is in the pool of further learners ({_FURTHER}): set "
             f"--learners={task.index + 1} or more on the command line of all processes."
         )
     serves = kind in (LEARNER, PROXY)
@@ -148,7 +148,7 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
     """What Google's custom jobs say of this process; None: it is in none.
 
     Raises:
-      UserError: they say something else.
+      UserError: their description is malformed.
     """
     text = environment.get(_CLUSTER_SPEC)
     if not text:
@@ -161,8 +161,8 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
         raise UserError(
             f"{_CLUSTER_SPEC} is malformed ({type(error).__name__}: {error}): it must be JSON like "
             '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool1", '
-            '"index": 0}}. Set SEED_RL_ROLE, SEED_RL_INDEX and SEED_RL_ADDRESS and unset it if it '
-            "is not meant for this run."
+            '"index": 0}}. If it is not meant for this run, unset it, and set SEED_RL_ROLE, '
+            "SEED_RL_INDEX and SEED_RL_ADDRESS."
         ) from error
     if pool not in _POOLS:
         raise UserError(

@@ -41,7 +41,7 @@ class ClusterRun:
       logdir: a directory or URL (gs://...); None: the program's default.
       address: the learner's HOST:PORT as actors reach it, or unix:/path; None: not known, which
         only TensorBoard accepts. Of several learners, as `learners.split` reads them.
-      learner: which of several learners this process is, or is the proxy of.
+      learner: which of several learners this process is, or whose proxy it is.
       bind: host at which the learner, or the proxy, listens; None: its own loopback address if that
         is where the actors reach it, otherwise all addresses of its machine (IPv6 ones if `address`
         is one).
@@ -247,15 +247,15 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
 
 
 def stopped_code(arguments: Sequence[str]) -> int:
-    """--stopped_exit_code of a command line; 0 if that is no number, which the program refuses."""
+    """--stopped_exit_code of a command line; 0 if it is not a number, which the program refuses."""
     given = [a.partition("=")[2] for a in arguments if a.startswith("--stopped_exit_code=")]
     return int(given[-1]) if given and given[-1].isdecimal() else 0
 
 
 def _saves_each_replay(flags: Sequence[str]) -> bool:
-    """Whether each checkpoint includes the replay; it then stays with the program's long period.
+    """Whether each checkpoint includes the replay; the program's longer period is then kept.
 
-    A bucket gets the whole replay with each, and the checkpoint must last until it is there.
+    Each checkpoint uploads the whole replay, and must not be removed before that has finished.
     """
     from absl import flags as absl_flags  # Submitting machines may lack it.
 
@@ -283,7 +283,7 @@ def check_address(address: str) -> str:
 
 
 def check_index(kind: str, index: int, count: int, setting: str) -> None:
-    """Raises a `UserError` that names `setting` if there is no learner, say, of this index."""
+    """Raises a `UserError` naming `setting` if the run has no process of this kind and index."""
     if index >= count:
         known = f"has {count} (0 to {count - 1})" if count else "has none"
         raise UserError(

@@ -1,15 +1,14 @@
-"""Several learners as one job, for engines that do not start them again together.
+"""Several learners as one job, for engines that do not restart them together.
 
     python -m seed_rl.cluster.together LEARNERS COMMAND [ARG ...] -- PROGRAM [ARG ...]
 
-starts LEARNERS times COMMAND ARG ... PROGRAM ARG ..., where {} before the -- stands for the index.
-Each gets SEED_RL_INDEX, and SEED_RL_START, another one at each start. They end together: after a
-failure of one, the others get some time to notice. If that was a crash, all are started again, and
-continue from the last checkpoint; not after their own end, an error of the user's, or
---stopped_exit_code. Signals reach the learners by the engine: here they only mean that nothing is
-started again.
+starts COMMAND ARG ... PROGRAM ARG ... LEARNERS times, where {} before the -- stands for the index.
+Each gets SEED_RL_INDEX, and a SEED_RL_START that differs at each start. They end together: after a
+failure of one, the others get some time to notice. After a crash, all are restarted and continue
+from the last checkpoint; not after a normal end, a user error, or --stopped_exit_code. The engine
+sends signals to the learners itself: here, a signal only prevents restarts.
 
-Exit code: that of the learner that is to blame (`seed_rl.launch.restarts.to_blame`).
+The exit code is that of the learner to blame (`seed_rl.launch.restarts.to_blame`).
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from seed_rl.launch.restarts import FOLLOW_S, CrashRecord, RestartPolicy, is_fin
 
 _TICK_S = 0.2
 _KILL_S = 10.0
-_LONGEST_WAIT_S = 1000.0  # Of a start for the others' addresses and connections.
+_LONGEST_WAIT_S = 1000.0  # For the other learners' addresses and connections.
 
 
 class Together:
     """Learners that end and start together.
 
     Args:
-      start: starts the learner with this index, at the start of this name.
+      start: starts the learner with the given index, as part of the start with the given name.
       learners: their number.
-      stopped_code: their exit code after a signal; 0: as of the end of training.
+      stopped_code: their exit code after a signal; 0: the same as at the end of training.
       clock: monotonic seconds; tests replace it.
       sleep: waits for a number of seconds; tests replace it.
     """

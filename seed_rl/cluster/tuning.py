@@ -19,7 +19,7 @@ from seed_rl.common.system import files
 
 METRIC = "episode_return"
 _FILE = "/tmp/hypertune/output.metrics"
-_MOST_LINES = 100  # The service reads the last ones.
+_MOST_LINES = 100  # The service only reads the last ones.
 
 
 def trial_from(environment: Mapping[str, str]) -> str | None:

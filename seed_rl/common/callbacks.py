@@ -28,15 +28,15 @@ from seed_rl.common.run_files.returns_log import EpisodeRow
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The state of a run, every `--log_period_secs` and at its end.
+    """The state of a run, reported every `--log_period_secs` and at the end.
 
     Attributes:
       progress: frames, frames/s, training steps, and so on.
-      metrics: the point in TensorBoard, by tag: floats, and <float64>[k] for histograms.
-      episodes: those that ended since the last report, also of evaluation (`EpisodeRow`).
+      metrics: the new point in TensorBoard, by tag: floats, and <float64>[k] for histograms.
+      episodes: those that ended since the last report, including evaluation (`EpisodeRow`).
       mean_return: how good the agent is: mean return of the last 20 evaluation episodes, or of the
-        last 100 episodes if there are no evaluation environments; None before so many have ended.
-      last: whether the run ends.
+        last 100 episodes if there are no evaluation environments; None until that many have ended.
+      last: whether this is the last report of the run.
     """
 
     progress: Progress
@@ -92,8 +92,8 @@ class Callback:
     """Base class; override what you need.
 
     The learner calls the methods between training steps and waits for them: their seconds are the
-    metric `speed/callbacks/NAME_s`. Whatever one raises ends the run: the learner saves a
-    checkpoint, calls `on_end`, and raises it again.
+    metric `speed/callbacks/NAME_s`. An exception ends the run: the learner saves a checkpoint,
+    calls `on_end`, and raises it again.
 
     Attributes:
       run: set before `on_start`.
@@ -135,7 +135,7 @@ def check(callbacks: Sequence[Callback]) -> None:
         if not isinstance(callback, Callback):
             hint = f" Write {callback.__name__}()." if isinstance(callback, type) else ""
             raise TypeError(
-                f"callbacks= are objects of subclasses of Callback, not {callback!r}.{hint}"
+                f"callbacks= must be objects of subclasses of Callback, not {callback!r}.{hint}"
             )
 
 
@@ -155,7 +155,7 @@ class Callbacks:
 
     @property
     def stopped(self) -> str | None:
-        """Why one of them ends the run, if any does."""
+        """Why one of them has ended the run, if any has."""
         return self._run.stopped
 
     @property

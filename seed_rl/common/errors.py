@@ -22,13 +22,13 @@ class NotSavedError(UserError):
 
 
 class LostLearnerError(UserError):
-    """Another learner of the run is gone or silent; all of them end, and start again together."""
+    """Another learner of the run is gone or silent; all learners end, to be restarted together."""
 
     exit_code = 6
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of an actor process; those of user errors are their own."""
+    """Exit codes of an actor process; user errors have codes of their own."""
 
     ENVIRONMENT_FAILED = 1
     SUPERSEDED = 3

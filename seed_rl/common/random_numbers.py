@@ -1,7 +1,7 @@
-"""Random numbers of training steps, which follow `tf.random.set_seed` also where XLA compiles them.
+"""Random numbers of training steps, which obey `tf.random.set_seed` even if XLA compiles them.
 
-XLA's own are the same in every process, whatever the seed: all seeds of a study would shuffle their
-minibatches alike.
+XLA's own random numbers are the same in every process, whatever the seed: all seeds of a study
+would shuffle their minibatches alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def shuffle(values: tf.Tensor) -> tf.Tensor:
 
 
 def _seed() -> tf.Tensor:
-    """A seed <int32>[2] of a stateless op: a number of this run, and the next of XLA's sequence."""
+    """A seed <int32>[2] for a stateless op: a number of this run, and XLA's next number."""
     limit = tf.int32.max
     with tf.init_scope():
         run = tf.random.uniform([], maxval=limit, dtype=tf.int32)

@@ -1,4 +1,4 @@
-"""Callbacks of `seed_rl.train`: called in its process, for the learner in another.
+"""Callbacks of `seed_rl.train`: called in its process for a learner in another one.
 
 The learner connects to a Unix socket, sends each event, and waits for the answer: the reason to
 stop, if any, and the first error.
@@ -22,7 +22,7 @@ ADDRESS = "SEED_RL_CALLBACKS"
 
 
 class RemoteCallbacks(Callback):
-    """In the learner: passes everything on.
+    """The learner's side: passes everything on.
 
     Args:
       address: of the socket.
@@ -62,7 +62,7 @@ class RemoteCallbacks(Callback):
 
 @contextlib.contextmanager
 def hosted(callbacks: Sequence[Callback]) -> Iterator[dict[str, str]]:
-    """Calls them, within the context, for a learner with the environment variables that it yields.
+    """Within the context, calls them for a learner that has the environment variables yielded.
 
     Raises:
       TypeError: one of them is not a `Callback`.

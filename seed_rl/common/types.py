@@ -10,8 +10,8 @@ ACTION_SPACE = "action_space"
 """Key of the learner's server status that describes its action space (`spaces.describe`)."""
 
 LARGEST = 1e9
-"""Largest magnitude of rewards, observations and recurrent states. What is beyond counts as not
-finite: squares of gradients would overflow in float32. `inference_store.cc` has it too.
+"""Largest magnitude of rewards, observations and recurrent states. Larger ones count as not finite:
+squares of gradients would overflow in float32. `inference_store.cc` repeats the value.
 """
 
 

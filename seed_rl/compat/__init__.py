@@ -1,4 +1,4 @@
-"""What only programs written for the original need; the main road imports nothing of it.
+"""Code that only programs written for the original need; nothing else imports it.
 
 They import the modules of the original: facades, which re-export what is here.
 """

@@ -1,4 +1,4 @@
-"""Flags that programs of the original get by importing a module, and pass around as FLAGS."""
+"""Flags that programs of the original get by importing modules, and pass around as FLAGS."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NAMES_OF_ENVIRONMENTS = ("game", "env_name")
 def provide(*config_classes: type, presets: Sequence[Preset] = ()) -> None:
     """Defines the flags that are missing, for programs that define their own with absl.
 
-    Modules whose import brings flags call this. An existing flag stays; one made here gives way to
-    any definition of its name: by `define_flags`, by absl, or by a later call with a default for
+    Modules that define flags on import call this. An existing flag stays; one made here gives way
+    to any definition of its name: by `define_flags`, by absl, or by a later call with a default for
     it, or for a class that declares it as `shared`.
 
     Args:

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             config = ExternalConfig(observations or "", actions or "")
             of = Spaces(config.space("observations"), config.space("actions"))
         conformance = Conformance(command, options.pop("server_address"), of=of, **options)
-        # What it says of the failed call, which is part of the test.
+        # Hides TensorFlow's messages about the failed call, which is part of the test.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         with chatter.left_out():
             passes = conformance.play()
@@ -51,15 +51,23 @@ def _parser() -> argparse.ArgumentParser:
         "that you start, and leaves out the checks of exit codes.",
     )
     parser.add_argument(
-        "--observations", help="those of another environment, as for `seed-rl train AGENT external`"
+        "--observations",
+        help="observations of another environment, as for `seed-rl train AGENT external`",
     )
-    parser.add_argument("--actions", help="with it: its actions; random ones are sent")
+    parser.add_argument(
+        "--actions", help="with --observations: actions of that environment; random ones are sent"
+    )
     parser.add_argument("--server_address", default="localhost:0", help="where to listen")
     parser.add_argument(
-        "--client_address", help="of a proxy in front of it, for the client (default: none)"
+        "--client_address",
+        help="address for the client, of a proxy in front of the server (default: none)",
     )
-    parser.add_argument("--patience_s", type=float, default=30.0, help="to wait for a reaction")
-    parser.add_argument("--slow_s", type=float, default=5.0, help="time of the slow answer")
+    parser.add_argument(
+        "--patience_s", type=float, default=30.0, help="seconds to wait for a reaction"
+    )
+    parser.add_argument(
+        "--slow_s", type=float, default=5.0, help="seconds that the slow answer takes"
+    )
     parser.add_argument("--tls_certificate", help="PEM file; turns on TLS")
     parser.add_argument("--tls_key", help="PEM file")
     return parser

@@ -71,7 +71,7 @@ class Client:
             given = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise Violation(
-                f"runs on after {timeout_s:g} s instead of exiting with {code}"
+                f"still runs after {timeout_s:g} s instead of exiting with {code}"
             ) from None
         if given != code:
             raise Violation(f"exit code {given} instead of {code}")
@@ -158,9 +158,9 @@ class Conformance:
         self._client_address = client_address
         self._patience_s, self._slow_s = patience_s, slow_s
         promises = {**RUN, **ENDS}
-        if not command:  # Nobody sees how the client exits.
+        if not command:  # The client's exit cannot be observed.
             promises = {name: RUN[name] for name in RUN if name != "done"}
-        if of:  # Its equations are not known, nor how to play long episodes.
+        if of:  # Neither its equations nor how to play long episodes is known.
             promises.update(steps=_STEPS, **{"episode end": _EPISODES})
             del promises["truncation"]
         self.checks = {name: Check(name, promise) for name, promise in promises.items()}
@@ -216,7 +216,7 @@ class Conformance:
         return True
 
     def _run(self, learner: Learner, client: Client | None) -> None:
-        """One process through all that may happen to an actor, until training is done."""
+        """Takes one process through all that may happen to an actor, until training is done."""
         patience = self._patience_s
         wait = functools.partial(learner.wait, timeout_s=patience, client=client)
 
@@ -267,7 +267,7 @@ class Conformance:
         for name in self.checks:
             if name in parts and not self._judge(name, parts[name], client):
                 return
-        if not client:  # Time for a last answer: training is done.
+        if not client:  # Leaves time for a last answer: training is done.
             learner.finish()
             time.sleep(_GIVE_UP_S)
 

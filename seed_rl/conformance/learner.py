@@ -23,12 +23,12 @@ CART_POLE = Spaces(
     gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32), gymnasium.spaces.Discrete(2)
 )
 
-_SILENCE = np.array([0, 0, np.nan, np.nan])  # The client's are free.
+_SILENCE = np.array([0, 0, np.nan, np.nan])  # The client's environments are free.
 _OTHER_LIFE = 7  # Run id of an actor that takes the environments over.
 
 
 class Process(Protocol):
-    """The client, as far as the learner must know it."""
+    """What the learner needs to know of the client."""
 
     def exit_code(self) -> int | None:
         """The exit code of the process, if it has ended."""
@@ -43,8 +43,8 @@ class Part:
       num_envs: number of environments.
       observations: the space of observations; None: the client's.
       actions: the space that the learner describes; None: the client's.
-      protocol: number of the protocol; 0: today's.
-      argument: name of another one of `inference` that the learner describes; "": none.
+      protocol: number of the protocol; 0: the current one.
+      argument: name of an additional argument of `inference` that the learner describes; "": none.
     """
 
     token: str = "right"
@@ -75,7 +75,7 @@ class Learner:
           of: the spaces of the client's environments; None: they are CartPole.
           **options: `ServerOptions`.
         """
-        import tensorflow as tf  # Slow, and mistakes in flags come first.
+        import tensorflow as tf  # Slow: mistakes in flags are reported before.
 
         from seed_rl.common.inference import env_specs
         from seed_rl.common.inference.env_claims import EnvClaims
@@ -106,7 +106,7 @@ class Learner:
             num_training_envs=part.num_envs,
             unroll_length=1000,
             num_overlapping_steps=0,
-            queue_capacity=10_000,  # Nobody takes them.
+            queue_capacity=10_000,  # Nobody takes the results.
             action_specs=specs.action,
             initial_state=(),
             step_specs=Step(specs.action, specs.env_output, ()),
@@ -235,7 +235,7 @@ class Learner:
             while not all(map(reached, self.environments.values())) and not self._violation:
                 self._changed.wait(0.2)
                 if client and (code := client.exit_code()) is not None:
-                    raise Violation(f"exits with {code} instead of going on ({what})")
+                    raise Violation(f"exits with {code} instead of continuing ({what})")
                 if time.monotonic() > deadline:
                     raise Violation(f"no {what} within {timeout_s:g} s")
         self.check()

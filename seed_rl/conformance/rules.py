@@ -77,20 +77,20 @@ class Environment:
 
     def follow(self, last: Row, row: Row, action: Any) -> None:
         """Checks a row that follows `last` in the same life."""
-        del action  # What it does is the environment's own affair.
+        del action  # Its effect is up to the environment.
         if row.abandoned:
             self.abandoned += 1
             expected = self.first(row)._replace(done=True, abandoned=True, success=row.success)
             self.expect("the call after the last step of a truncated episode", row, expected)
             if last.done:
                 raise Violation(
-                    f"{self.name}: an episode is truncated whose last observation was not reported "
-                    "before, in a call that is not done"
+                    f"{self.name}: the last observation of a truncated episode was not reported "
+                    "before, in a call without done"
                 )
             if np.isnan(row.success) and not np.isnan(last.success):
                 raise Violation(
-                    f"{self.name}: the success of a truncated episode is read in its second call, "
-                    "which does not have it"
+                    f"{self.name}: the success of a truncated episode is read from its second "
+                    "call, which lacks it"
                 )
         elif row.done and row.episode_step == 0:
             self.ended += 1

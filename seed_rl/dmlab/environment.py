@@ -2,7 +2,7 @@
 
 As in the IMPALA paper (Espeholt et al. 2018): observations are RGB frames of 72 x 96 pixels, there
 are nine actions, and an action lasts four frames. Rewards are those of the level; the learner clips
-them. The engine is not needed to create an environment, only to reset it: learners live without.
+them. The engine is needed to reset an environment, but not to create one: learners do without.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ DEFAULT_ACTION_SET = (
 """The actions of the paper: pixels to look right and down, strafe, move, fire, jump, crouch."""
 
 FRAME, INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
-"""The engine's names of observations, and ours if there are both."""
+"""The engine's names of observations, and our names where there are both."""
 
 _HEIGHT, _WIDTH = 72, 96
 _MAX_SEED = 2**31 - 1
-# Tests combine seeds with this number, training with the engine's default, 0: procedural levels of
-# tests never occur in training. The value is that of the paper's published evaluation.
+# Tests combine seeds with this number, training with the engine's default, 0, so that procedural
+# levels of tests never occur in training. The value is that of the paper's published evaluation.
 _TEST_MIXER_SEED = 0x600D5EED
 _HOLD_OUT = "allowHoldOutLevels"
 
@@ -71,8 +71,8 @@ class DmlabConfig(Checked):
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     instructions: bool | None = option(
         None,
-        "Whether observations include the level's instructions. Default: if a level of --game "
-        "gives any.",
+        "Whether observations include the level's instructions. Default: whether a level of "
+        "--game gives any.",
     )
     instruction_words: int = option(
         16, "Words of an instruction that the agent reads; the rest is cut off.", minimum=1
@@ -154,7 +154,7 @@ class DmlabConfig(Checked):
         return self.num_eval_envs > 0 and env_id >= self.num_training_envs
 
     def level_of(self, env_id: int) -> str:
-        """The level of an environment; those of training and evaluation go round separately."""
+        """The level of an environment; evaluation environments have their own rotation."""
         place = env_id - self.num_training_envs if self.is_evaluation(env_id) else env_id
         level = self.levels[place % len(self.levels)]
         return games.level_for_tests(level) if self.is_evaluation(env_id) else level
@@ -193,7 +193,7 @@ def create_environment(task: int, config: DmlabConfig) -> DmLab:
     return DmLab(
         config.level_of(task),
         config.num_action_repeats,
-        None,  # The system's entropy: different for each environment. `reset` may seed it.
+        None,  # Seeded by the system: different for each environment. `reset` may reseed it.
         config.is_evaluation(task),
         settings,
         level_cache_dir=config.level_cache_dir,
@@ -235,7 +235,7 @@ class DmLab(gymnasium.Env[Any, Any]):
         Args:
           game: level; those of DMLab-30 need no folder.
           num_action_repeats: frames per action.
-          seed: determines all episodes, unless `reset` is given another; None: different each time.
+          seed: determines all episodes, unless `reset` gets another; None: different each time.
           is_test: whether to use what is held out from training: levels with held-out parts, and
             the seeds of tests.
           config: settings of the engine and the level, with any values.

@@ -16,7 +16,7 @@ DMLAB30 = "dmlab30"
 FOLDER = "contributed/dmlab30/"
 """Where the engine keeps the levels of DMLab-30."""
 
-_CAP = 100.0  # Percent that a level can contribute: one easy level cannot make up for others.
+_CAP = 100.0  # Percent: one easy level must not make up for others.
 _ALIKE = 0.75  # Names at least this similar to a level of DMLab-30 are taken for misspelled.
 _LANGUAGE = "language_"
 
@@ -27,8 +27,8 @@ class Level(NamedTuple):
     Attributes:
       train: its name in training.
       test: its name in tests; another level where the tests contain what training held out.
-      human: mean return of episodes of humans on the test level.
-      random: the same of a policy that chooses actions at random.
+      human: mean return of human episodes on the test level.
+      random: the same for a policy that chooses actions at random.
     """
 
     train: str

@@ -1,7 +1,7 @@
 """A cache of compiled levels, shared by all actors (no TensorFlow here).
 
 The engine compiles a map before an episode begins, which takes seconds where maps are generated. It
-asks the cache first, and hands over what it has compiled. Entries never change once written, so any
+asks the cache first, and gives it what it has compiled. Entries never change once written, so any
 number of processes and machines may read and write at the same time: each writes a file of its own
 and renames it.
 """
@@ -23,8 +23,8 @@ from absl import logging
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_extra
 
-_LONGEST_NAME = 200  # File systems take 255 bytes, of which a file in the making needs 33 more.
-_PAUSE_S = 600.0  # After a failure: a file system that hangs or is full must not cost each episode.
+_LONGEST_NAME = 200  # File systems allow 255 bytes; the name of an unfinished file has 33 more.
+_PAUSE_S = 600.0  # Without tries after a failure, which would delay every episode.
 
 _warned: set[tuple[str, str]] = set()  # All environments of an actor share its cache.
 
@@ -91,12 +91,12 @@ class LevelCache:
         self._tolerate("write", lambda: self._files.upload(pk3_path, self.get_path(key)))
 
     def _tolerate(self, what: str, action: Callable[[], bool]) -> bool:
-        """Result of the action; False if it fails or has failed lately."""
+        """The result of the action; False if it fails or has failed recently."""
         if time.monotonic() < self._paused_until.get(what, 0.0):
             return False
         try:
             return action()
-        except Exception as error:  # Of any file system; the engine cannot handle exceptions.
+        except Exception as error:  # From any file system; the engine cannot handle exceptions.
             self._paused_until[what] = time.monotonic() + _PAUSE_S
             if (self._cache_dir, what) not in _warned:
                 _warned.add((self._cache_dir, what))

@@ -18,7 +18,7 @@ from seed_rl.compat import old_flags
 from seed_rl.dmlab import environment
 
 TRANSITIONS = 100 * 32
-"""Of a batch in the paper. Its loss is their sum, ours their mean."""
+"""Transitions of a batch in the paper, whose loss is their sum; ours is their mean."""
 
 PRESET = Preset(
     "dmlab vtrace",
@@ -40,7 +40,7 @@ PRESET = Preset(
         optimizer="rmsprop",
         rmsprop_decay=0.99,
         rmsprop_momentum=0.0,
-        # The same updates with a loss that is a mean.
+        # These give the same updates with a loss that is a mean.
         optimizer_epsilon=0.1 / TRANSITIONS**2,
         clip_norm=40.0 / TRANSITIONS,
     ),

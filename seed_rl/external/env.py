@@ -43,7 +43,8 @@ class ExternalConfig(Checked):
             if not isinstance(leaf, Box) or leaf.dtype not in (np.uint8, np.float32):
                 raise UserError(
                     f"--observations: {spaces.describe(leaf)} must be float32 (vectors, grids) or "
-                    "uint8 (images, masks); clients convert, choices to one-hot vectors."
+                    "uint8 (images, masks); clients convert other types, choices to one-hot "
+                    "vectors."
                 )
         for leaf in spaces.leaf_spaces(self.space("actions", "2 choices from 0")):
             if isinstance(leaf, Box) and not ((leaf.low == -1).all() and (leaf.high == 1).all()):
@@ -56,7 +57,8 @@ class ExternalConfig(Checked):
         text = getattr(self, flag)
         if not text:
             raise UserError(
-                f'--{flag} is missing; it describes those of the clients: --{flag}="{example}".'
+                f"--{flag} is missing; it describes the clients' environments: "
+                f'--{flag}="{example}".'
             )
         try:
             return spaces.parse(text)

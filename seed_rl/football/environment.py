@@ -121,7 +121,7 @@ def _create_game(config: FootballConfig) -> gymnasium.Env[Any, Any]:
 def _beyond_envpool(config: FootballConfig) -> str:
     """The first option that only gfootball supports, as a flag; "" if none.
 
-    Scenarios are not asked: an unknown one is more likely misspelled than one's own.
+    Scenarios do not count: an unknown one is more likely misspelled than the user's own.
     """
     for name in ("reward_experiment", "smm_size"):
         value = getattr(config, name)

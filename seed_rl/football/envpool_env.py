@@ -68,7 +68,7 @@ class EnvpoolGame(gymnasium.Env[np.ndarray, Any]):
         """
         del options
         if self._pool is None or seed is not None:
-            if seed is None:  # EnvPool's default is the same for all.
+            if seed is None:  # EnvPool's default is the same for all games.
                 seed = int.from_bytes(os.urandom(4), "little")
             self.close()
             self._pool = self._envpool.make_gymnasium(

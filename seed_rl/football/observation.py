@@ -51,8 +51,8 @@ class PackedBitsObservation(gymnasium.ObservationWrapper[np.ndarray, Any, np.nda
         words = -(-stack_size * channels // WORD_BITS)
         self.observation_space = spaces.Box(0, 2**WORD_BITS - 1, (*shape, words), np.uint16)
         self._channels = channels
-        self._newest = np.uint16(channels * (stack_size - 1))  # Where the newest planes go.
-        # A word times this is a stack of the same planes.
+        self._newest = np.uint16(channels * (stack_size - 1))  # Position of the newest planes.
+        # A word times `_repeat` is a stack of the same planes.
         self._repeat = np.uint16(sum(1 << channels * k for k in range(stack_size)))
         self._stack: np.ndarray | None = None
         self._draws = render_mode is not None
@@ -86,8 +86,8 @@ class PackedBitsObservation(gymnasium.ObservationWrapper[np.ndarray, Any, np.nda
 def pack(planes: np.ndarray) -> np.ndarray:
     """Packs planes <uint8>[..., channels] of 0 and 255 to words <uint16>[..., words]."""
     if planes.shape[-1] == _MINIMAP_PLANES:
-        # A tenth of packbits' time, which loops over pixels. Of each byte one bit is kept, and the
-        # product adds the four bytes in the highest one.
+        # Takes a tenth of the time of packbits, which loops over pixels. One bit of each byte is
+        # kept, and the product sums the four bytes in the highest one.
         pixels = np.ascontiguousarray(planes).view("<u4")
         return (((pixels & 0x08040201) * np.uint32(0x01010101)) >> 24).astype(np.uint16)
     missing = -planes.shape[-1] % WORD_BITS
@@ -103,9 +103,9 @@ def unpackbits(frame: Any) -> Any:
       frame: <uint16>[..., words]; or wider integers with the same values, which TPUs need.
 
     Returns:
-      <uint8>[..., 16 * words] of 0 and 255. Where the packed planes were fewer, zeros follow.
+      <uint8>[..., 16 * words] of 0 and 255. If fewer planes were packed, zeros follow.
     """
-    import tensorflow as tf  # Actors do without.
+    import tensorflow as tf  # Actors never import it.
 
     frame = tf.convert_to_tensor(frame)
     masks = tf.constant([1 << bit for bit in range(8)], tf.uint8)

@@ -81,7 +81,7 @@ class CallStream:
         return code.value, answer.take(library)
 
     def open(self) -> None:
-        """Opens the stream, before the first call; whether that succeeds, calls notice."""
+        """Opens the stream, before the first call; calls report whether that succeeded."""
         self._library.seed_frame_stream_start(self._stream)
 
     def next_id(self) -> int:
@@ -117,8 +117,8 @@ class CallStream:
 
         Args:
           call: from `start`.
-          timeout_s: of the whole call, for the message.
-          remaining_s: what is left of it; None: no limit.
+          timeout_s: limit of the whole call, for the message.
+          remaining_s: time left of it; None: no limit.
 
         Raises:
           CallError, ConnectionLost, Timeout: see `call`.
@@ -126,7 +126,7 @@ class CallStream:
         library, stream = self._library, self._stream
         remaining = _FOREVER if remaining_s is None else remaining_s
         try:
-            while call.result == _PENDING:  # Once even if time is up: it may have arrived.
+            while call.result == _PENDING:  # Looks once even if time is up.
                 wait = min(remaining, _SLICE_S)
                 call.result = library.seed_frame_stream_wait(
                     stream, call.call_id, wait, *call.answer.outputs

@@ -58,7 +58,7 @@ class ServerOptions:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
         _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer")
         _check_positive(self, "keepalive_s", below=_KEEPALIVE_BELOW_S)
-        if not 0 <= self.batch_timeout_ms < 2**31:  # Longer ones may overflow, and be none at all.
+        if not 0 <= self.batch_timeout_ms < 2**31:  # Longer ones may overflow to none at all.
             raise UserError(
                 f"batch_timeout_ms must be at least 0 and below {2**31}, "
                 f"not {self.batch_timeout_ms}."

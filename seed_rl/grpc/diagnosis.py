@@ -16,7 +16,7 @@ from seed_rl.grpc import addresses
 from seed_rl.grpc.channel_options import ClientOptions
 
 _LONGEST_S = 1.0
-"""For looking up the name, and for each of the following steps."""
+"""Time limit for looking up the name, and for each step after that."""
 
 # OpenSSL's X509_V_ERR_*.
 _NOT_YET_VALID, _EXPIRED = 9, 10
@@ -78,7 +78,7 @@ def _look_up(host: str, port: int) -> list[tuple[int, tuple[str, int]]] | str:
         return found
     why = errors[0] if errors else "the name server does not answer"
     return (
-        f"the name {host} has no address yet: {why}; if it stays so, check the name, and this "
+        f"the name {host} has no address yet: {why}; if that persists, check the name, and this "
         "machine's DNS and /etc/hosts"
     )
 
@@ -125,7 +125,7 @@ def _greet(connection: socket.socket, host: str, options: ClientOptions) -> str:
                 "this client without tls_ca"
             )
         return _why_refused(error, options)
-    except OSError:  # It is busy, or has just ended.
+    except OSError:  # The server is busy, or has just ended.
         return ""
     return "" if options.tls_ca else _ENCRYPTS
 

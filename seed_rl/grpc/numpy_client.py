@@ -25,7 +25,7 @@ from seed_rl.grpc.errors import CallError, CallTooLargeError, ConnectionLost, St
 
 _SERVICE = "/seed_rl.Inference/"
 _NO_SERVER = "status: 503"  # HAProxy's answer, as gRPC reports it.
-_PAUSES_S = (0.1, 2.0)  # First and longest between attempts.
+_PAUSES_S = (0.1, 2.0)  # First and longest pause between attempts.
 
 
 class Client:

@@ -61,8 +61,8 @@ class GymConfig(Checked):
     grayscale: bool = option(False, "Whether images in colour become grey.")
     frame_stack: int = option(
         1,
-        "Last observations that the agent sees at once, for vectors; zeros before an episode. For "
-        "images: --stack_size, which stacks in the learner.",
+        "Latest observations that the agent sees at once, for vectors; zeros before an episode. "
+        "For images: --stack_size, which stacks in the learner.",
         minimum=1,
     )
     raw_observations: bool = option(
@@ -101,7 +101,7 @@ def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.
 def check_name(config: GymConfig) -> None:
     """Refuses an id that is not registered and resembles one that is; imports nothing.
 
-    Other ids may be of packages that only the machines of actors have.
+    Other ids may belong to packages that only the actors' machines have.
 
     Raises:
       UserError: it is probably misspelt.
@@ -113,13 +113,13 @@ def check_name(config: GymConfig) -> None:
         return
     if re.fullmatch(r"([A-Za-z_]\w*\.)+[A-Z]\w*", name):
         raise UserError(
-            f"--env_name={name}: write {':'.join(name.rsplit('.', 1))} for a class of yours, or "
-            f"MODULE:{name} if a module that only other machines have registers this id."
+            f"--env_name={name}: write {':'.join(name.rsplit('.', 1))} for your own class, or "
+            f"MODULE:{name} if this id is registered by a module that only other machines have."
         )
     if hint := _nearest(name):
         raise UserError(
-            f"--env_name={name}: {hint} (If a package that only other machines have registers it, "
-            f"write --env_name=MODULE:{name}.)"
+            f"--env_name={name}: {hint} (If it is registered by a package that only other "
+            f"machines have, write --env_name=MODULE:{name}.)"
         )
 
 
@@ -149,7 +149,7 @@ def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnviron
         raise UserError(
             f"--num_action_repeats={config.num_action_repeats}: actions cannot be repeated in a "
             f"vector environment, which {config.env_name} makes. Leave it out; if the environment "
-            "has an option that does it, set that in --env_kwargs, and frames count its steps."
+            "has such an option, set it in --env_kwargs; frames then count its steps."
         )
     env = _call(config, factory, {**arguments, "num_envs": len(env_ids)})
     env = _wrapped(env, config)
@@ -218,7 +218,7 @@ def _factory(name: str) -> Callable[..., Any] | None:
 
 
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
-    """What `factory` makes, or Gymnasium if that is None."""
+    """What `factory` makes; Gymnasium if it is None."""
     name, render_mode = config.env_name, config.render_mode
     if render_mode and (factory is None or takes(factory, "render_mode")):
         arguments = {**arguments, "render_mode": render_mode}

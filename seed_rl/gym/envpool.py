@@ -18,8 +18,8 @@ from seed_rl.common.errors import UserError
 class EnvPool(VectorEnv[Any, Any, Any]):
     """A pool with the parts of Gymnasium's vector interface that EnvPool writes differently.
 
-    The step after an episode's last resets; a reset by ids resets some. Seeds are set when a pool
-    is created.
+    The step after an episode's last one resets; a reset with ids only resets those environments.
+    Seeds are set when a pool is created.
     """
 
     def __init__(self, create: Callable[..., Any], num_envs: int):
@@ -48,7 +48,7 @@ class EnvPool(VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(mask).astype(np.int32)
 
         def spread(leaf: np.ndarray) -> np.ndarray:
-            """Of all environments; zeros for those that are not reset."""
+            """The leaf for all environments; zeros for those that are not reset."""
             full = np.zeros((self.num_envs, *leaf.shape[1:]), leaf.dtype)
             full[rows] = leaf
             return full
@@ -80,7 +80,7 @@ def make(task_id: str, num_envs: int, num_threads: int = 1, **arguments: Any) ->
     except ImportError as error:
         raise UserError(f"EnvPool is missing: pip install envpool ({error})") from None
     if task_id not in envpool.list_all_envs():
-        raise UserError(f"EnvPool has no environment {task_id}; envpool.list_all_envs() has all.")
+        raise UserError(f"EnvPool has no environment {task_id}; envpool.list_all_envs() lists all.")
 
     def create(**seed: Any) -> Any:
         return envpool.make_gymnasium(

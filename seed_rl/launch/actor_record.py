@@ -8,7 +8,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 
-_MAX_USER_ERRORS = 2  # One may come from a rare state of a working actor's environment.
+_MAX_USER_ERRORS = 2  # A rare state of a working environment may cause a single one.
 
 
 class SupervisedActor:
@@ -17,7 +17,7 @@ class SupervisedActor:
     Args:
       process: the actor's process.
       env_ids: ids of its environments.
-      policy: when it starts again; two `UserError` exits in a row suffice to give it up.
+      policy: when it is restarted; it is given up after two `UserError` exits in a row.
     """
 
     def __init__(self, process: Process, env_ids: range, policy: RestartPolicy):

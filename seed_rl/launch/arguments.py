@@ -40,7 +40,7 @@ NEW_RUN_FLAGS = """\
   --learners=N             N learners, each with ACTORS / N actors, train one network together;
                            needs --insecure (docs/deployment.md)
   --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
-  --at_once=N              with it: runs at a time (default: 1)
+  --at_once=N              with --seeds: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
                            (default: runs/GAME-AGENT-ENVIRONMENT, e.g. runs/atari-vtrace-Pong)
 """
@@ -49,10 +49,11 @@ RUN_FLAGS = """\
   --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
                            socket)
   --expose[=[HOST:]PORT]   let actors on other machines take part: HAProxy listens there (default:
-                           port 8686) and lets in who has a certificate (docs/security.md)
-  --remote_actors=N        further actors, which you start, numbered from ACTORS; they connect to
-                           --expose or --server_address
-  --secrets=DIR            with --expose: what scripts/make_secrets.sh has made (default: secrets)
+                           port 8686) and admits clients that present a certificate
+                           (docs/security.md)
+  --remote_actors=N        additional actors, which you start yourself, numbered from ACTORS; they
+                           connect to --expose or --server_address
+  --secrets=DIR            with --expose: directory from scripts/make_secrets.sh (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)
 """
@@ -78,7 +79,7 @@ _OF_SEVERAL = ("seeds", "at_once", "learners")  # Runs, or learners.
 OF_NEW_RUNS = (*_OF_SEVERAL, "logdir")
 OF_ONE_RUN = {
     "server_address": "each run has its own",
-    "expose": "its runs take part alone",
+    "expose": "its runs only have actors of their own",
     "tensorboard_port": "start a TensorBoard over its directory",
     "restart": "name a new directory with --logdir=DIR",
     "learners": "each run has one",
@@ -87,7 +88,7 @@ HELPS = frozenset({"--help", "-h"})
 _DEFAULT_PORT = 8686
 _DEFAULT_ADDRESS = f"localhost:{_DEFAULT_PORT}"
 EXTERNAL = "external"
-"""The game whose actors are programs in any language, which others start."""
+"""The game whose actors are programs in any language, started by others."""
 _TRUE = ("true", "1", "yes")
 _FALSE = ("false", "0", "no")
 
@@ -105,7 +106,7 @@ class RunOptions:
       logdir: the run's directory; None: the program's default.
       server_address: the learner's address; None: a private Unix socket.
       expose: where a proxy listens for actors on other machines, as [HOST]:PORT; None: nowhere.
-      remote_actors: number of further actors, which others start.
+      remote_actors: number of additional actors, started by others.
       secrets: directory of the proxy's certificates.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
@@ -114,11 +115,10 @@ class RunOptions:
       actor_flags: passed to the actors, before `flags`.
       seeds: how many runs to train, with the seeds 1, 2, ...; 0: one run, by the seed in `flags`.
       at_once: how many of them at a time.
-      typed: the command that started it, for messages, and to which --help adds its flags; "": the
-        script.
+      typed: the command that started it, as messages and --help show it; "": the script.
       learners: number of learners, which share the actors.
       learner_addresses: of several learners, where they exchange gradients.
-      frames: length of a run, once the program has been asked; None: it did not say.
+      frames: length of a run, as the program states it; None: not asked yet, or not stated.
     """
 
     game: str
@@ -304,7 +304,9 @@ def _place(text: str) -> str:
 def _check_exposed(own: dict[str, str]) -> None:
     if "expose" not in own:
         if "secrets" in own:
-            raise UserError("--secrets is for runs that other machines take part in: --expose.")
+            raise UserError(
+                "--secrets is only for runs with actors on other machines: add --expose."
+            )
         if "remote_actors" in own and "server_address" not in own:
             raise UserError(
                 "--remote_actors need an address to connect to: --expose for other machines, or "
@@ -320,7 +322,7 @@ def _check_exposed(own: dict[str, str]) -> None:
 def _check_seeds(game: str, own: dict[str, str], passed_on: Sequence[str]) -> None:
     if "seeds" not in own:
         if "at_once" in own:
-            raise UserError("--at_once is for several runs: --seeds=N.")
+            raise UserError("--at_once is only for several runs: add --seeds=N.")
         return
     if game == EXTERNAL:
         raise UserError(
@@ -364,7 +366,7 @@ def _help(arguments: Sequence[str]) -> str:
     if not positional or (len(positional) == 1 and not games.is_file(positional[0])):
         return usage()
     if not positional[-1].isdecimal():
-        positional.append("1")  # Any number of actors: their program is asked.
+        positional.append("1")  # Any number will do: only the program's options are asked for.
     of_program = [flag for flag in flags if flag[2:].partition("=")[0] not in _OF_SEVERAL]
     return usage() + program_options(parse([*positional, *of_program]))
 

@@ -18,7 +18,7 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _SUFFIX = "_main.py"
 # Games whose environments need the extra of the same name (pyproject.toml).
 _EXTRAS = ("atari", "dmlab", "football", "gym", "mujoco")
-# Programs that need no installation and check the flags that select a game's environment.
+# Programs that check the flags that select a game's environment, and need no installation.
 _CHECKS = {"atari": "seed_rl.atari.games"}
 
 
@@ -39,8 +39,8 @@ def main_module(game: str, agent: str) -> str:
     games = available()
     if game not in games:
         raise UserError(
-            f"Unknown game '{game}'; {choices(game, games)} (A program of yours: the path of its "
-            "file, ending in .py.)"
+            f"Unknown game '{game}'; {choices(game, games)} (For your own program, give the path "
+            "of its .py file.)"
         )
     if agent not in games[game]:
         raise UserError(f"{game} has no agent '{agent}'; {choices(agent, games[game])}")
@@ -56,7 +56,7 @@ def choices(typed: str, names: Iterable[str]) -> str:
 
 
 def is_file(game: str) -> bool:
-    """Whether a program of the user's takes the place of a game."""
+    """Whether this is a program of the user's instead of a game."""
     return game.endswith(".py")
 
 
@@ -71,7 +71,7 @@ def file_program(path: str) -> str:
     file = pathlib.Path(path).expanduser().absolute()
     if not file.is_file():
         raise UserError(f"There is no file {path} (looked for {file}).")
-    with contextlib.suppress(ValueError):  # It is elsewhere.
+    with contextlib.suppress(ValueError):  # The file is elsewhere.
         parts = file.relative_to(pathlib.Path.cwd()).with_suffix("").parts
         if all(part.isidentifier() for part in parts):
             return ".".join(parts)

@@ -27,12 +27,12 @@ from seed_rl.launch.ports import free_port, is_free
 from seed_rl.launch.run_lock import running_pid
 from seed_rl.launch.supervisor import TENSORBOARD, Supervisor, SupervisorConfig
 
-_STUDY = "seed_rl.study"  # Whose runs this program is: it is started, not imported.
+_STUDY = "seed_rl.study"  # Its runs are processes of this program, so it is started, not imported.
 _ANSWER_S = 120
 """Longest time that a program may take to check its flags, its imports included."""
 
 _ACTOR_BYTES = 32_000_000
-"""Private memory of an actor with a tiny environment. (Resident are 67 MB, with libraries.)"""
+"""Private memory of an actor with a tiny environment. (67 MB are resident, including libraries.)"""
 
 
 def check_memory(options: RunOptions) -> None:
@@ -48,7 +48,7 @@ def check_memory(options: RunOptions) -> None:
             f"{options.actors:,} actors do not fit in memory: each needs at least "
             f"{_ACTOR_BYTES / 1e6:.0f} MB of its own, together {needed / 1e9:,.1f} GB, and "
             f"{available / 1e9:,.1f} GB are available. Use at most {available // _ACTOR_BYTES:,}, "
-            "better a few for each core, and raise ENVS_PER_ACTOR for more environments."
+            "ideally a few per core, and raise ENVS_PER_ACTOR for more environments."
         )
 
 
@@ -62,7 +62,7 @@ def check_port(options: RunOptions) -> None:
     if not options.tensorboard or port is None:
         return
     assert options.logdir is not None
-    if running_pid(options.logdir) is not None:  # The port may be that of this run.
+    if running_pid(options.logdir) is not None:  # The run itself may use the port.
         return
     try:
         problem = "" if is_free(port) else "another program listens there"
@@ -142,7 +142,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
 
 
 def _learner_flags(options: RunOptions, learner: int) -> list[str]:
-    """Which of several learners a process is, or belongs to."""
+    """The flags that tell a process which of several learners it is, or belongs to."""
     if options.learners == 1:
         return []
     return [f"--learner_addresses={options.learner_addresses}", f"--learner_index={learner}"]
@@ -153,7 +153,7 @@ def ask_program(options: RunOptions, quiet: bool = False) -> RunOptions:
 
     Args:
       options: of the run.
-      quiet: prints nothing, as a process that asks again will.
+      quiet: whether to print nothing, because a process that asks again will.
 
     Returns:
       The options with the length of the run, and the program's default logdir if none was given.
@@ -216,9 +216,9 @@ def _say_what_differs(answer: dict[str, Any]) -> None:
 
 def _not_a_program(options: RunOptions) -> str:
     return (
-        f"{options.game if games.is_file(options.game) else options.module} is not a program of "
-        "SEED RL, which is a learner or an actor depending on --run_mode. End it with a call of an "
-        "agent's program.main(FAMILY, ...): docs/custom_environments.md."
+        f"{options.game if games.is_file(options.game) else options.module} is not a SEED RL "
+        "program, which acts as learner or actor depending on --run_mode. End it with a call to "
+        "an agent's program.main(FAMILY, ...): docs/custom_environments.md."
     )
 
 
@@ -244,7 +244,7 @@ def _typed(options: RunOptions) -> str:
 
 
 def _answer(output: str) -> dict[str, Any] | None:
-    """Finds the --only_check_args answer in the output, to which imports may print."""
+    """The answer to --only_check_args in the output, to which imports may print, too."""
     for start in reversed([match.start() for match in re.finditer(r'{"logdir": ', output)]):
         with contextlib.suppress(ValueError):
             answer, _ = json.JSONDecoder().raw_decode(output, start)
@@ -264,8 +264,8 @@ def main(
     Args:
       arguments: of `./run_local.sh`.
       typed: see `RunOptions`.
-      usage: what messages say of the command line; "": the script's.
-      words: what messages call arguments of the script, by their names there.
+      usage: usage line for messages; "": the script's.
+      words: what messages call the script's arguments instead, by their names in the script.
     """
     try:
         options = dataclasses.replace(run_arguments.parse(arguments), typed=typed)

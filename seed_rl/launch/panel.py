@@ -40,7 +40,7 @@ class Status:
 
     Attributes:
       progress: the learner's last report; None before the first.
-      alive: number of running actors; of those on other machines, that call.
+      alive: number of running actors, and of those on other machines that send calls.
       actors: number of actors in the run.
       doing: what the supervisor is doing, if that is not the learner's phase.
       resumes_from: environment frames of the checkpoint that the run resumes from, if any.
@@ -109,8 +109,8 @@ class Console(rich.console.Console):
 class _AboveCursor:
     """The part of a renderable that fits on the screen, and an empty line.
 
-    The terminal echoes ^C at the cursor. At the end of a full line that would begin the next line,
-    and Rich would then erase one too few.
+    The terminal echoes ^C at the cursor. After a full line, that echo would begin another line, and
+    Rich would erase one line too few.
     """
 
     def __init__(self, renderable: rich.console.RenderableType):
@@ -266,7 +266,7 @@ class History:
     def __init__(self) -> None:
         self._values: list[float] = []
         self._step = -1
-        self._skip = self._skipped = 0  # All but one of `_skip` + 1 are left out.
+        self._skip = self._skipped = 0  # Of each `_skip` + 1 values, one is kept.
 
     def add(self, step: int, value: float) -> None:
         """Adds a value, unless it is of the same training step as the last."""
@@ -277,12 +277,12 @@ class History:
         if self._skipped > self._skip:
             self._skipped = 0
             self._values.append(value)
-        if len(self._values) == 2 * self._WIDTH:  # Twice the time from now on.
+        if len(self._values) == 2 * self._WIDTH:  # From now on, each bar covers twice the time.
             self._values = self._values[1::2]
             self._skip = 2 * self._skip + 1
 
     def sparkline(self) -> str:
-        """From the lowest bar to the highest; "" before there are two different values."""
+        """The values as bars, the largest as the highest; "" unless two of them differ."""
         low, high = min(self._values, default=0.0), max(self._values, default=0.0)
         if len(self._values) < 2 or low == high:
             return ""

@@ -1,4 +1,4 @@
-"""A child process with its own log that cannot outlive the supervisor."""
+"""A child process that has its own log and cannot outlive the supervisor."""
 
 from __future__ import annotations
 

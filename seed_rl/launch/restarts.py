@@ -1,4 +1,4 @@
-"""When an actor that has crashed, or several learners of which one has, start again.
+"""When a crashed actor, or a group of learners of which one has crashed, is restarted.
 
 The counts and pauses are the same under ./run_local.sh, on the machines of a cluster, and in
 Slurm's jobs (slurm/job.sh), which ask for a decision with
@@ -20,12 +20,12 @@ from seed_rl.common.errors import ExitCode, LostLearnerError, NotSavedError, Use
 from seed_rl.common.system.backoff import backoff_s
 
 FOLLOW_S = 20.0
-"""One of several learners has failed: how long the others may take to notice and end."""
+"""How long the others may take to notice and end after one of several learners has failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RestartPolicy:
-    """How often and how soon.
+    """How often and how soon to restart.
 
     Attributes:
       first_pause_s: pause before the first restart, doubled each time. Importing takes about two
@@ -33,8 +33,9 @@ class RestartPolicy:
       longest_pause_s: upper limit of the pause.
       healthy_s: an actor that ran for so long has played: earlier failures no longer count. Twice
         as long as it may look for a learner that has moved (`cluster.run.MOVED_S`).
-      most_failures: in a row, after which it is given up. With the pauses above, that takes 45
-        seconds: a file system or network that hiccups is back by then, a broken environment not.
+      most_failures: failures in a row after which it is given up. With the pauses above, that takes
+        45 seconds: by then, a file system or network has recovered from a hiccup, a broken
+        environment has not.
     """
 
     first_pause_s: float = 1.0
@@ -47,7 +48,7 @@ class CrashRecord:
     """The crashes of one actor.
 
     Attributes:
-      failures: in a row, without a healthy run in between.
+      failures: crashes in a row, without a healthy run in between.
     """
 
     def __init__(self, policy: RestartPolicy, failures: int = 0):
@@ -82,10 +83,10 @@ def is_final(code: int) -> bool:
 
 
 def to_blame(codes: Sequence[int]) -> int:
-    """Which of several learners explains the end of all.
+    """Which of several learners caused all of them to end.
 
-    A user error is the cause of what follows it; else the first failure is, but not that of
-    learners that have lost another.
+    The first with a user error or an unsaved checkpoint; else the first that failed for another
+    reason than losing another learner.
 
     Args:
       codes: their exit codes, in the order in which they ended.

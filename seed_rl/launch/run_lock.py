@@ -91,7 +91,7 @@ def running_pid(logdir: pathlib.Path) -> int | None:
 
 
 def is_elsewhere(logdir: pathlib.Path, pid: int) -> bool:
-    """Whether our process of that id is not the run's supervisor.
+    """Whether the process with that id on this machine is not the run's supervisor.
 
     The directory may be shared with another machine, or with a container that counts its own ids.
     """
@@ -107,7 +107,7 @@ def _read(logdir: pathlib.Path) -> tuple[int, str]:
     The id is 0 if the file is being written or does not name a possible supervisor.
     """
     pid, _, started = (logdir / FILE_NAME).read_bytes()[:40].partition(b" ")
-    # A negative number would name a group of processes, or all; 1 is the system's first.
+    # A negative number would name a process group, or all processes; 1 is init.
     possible = pid.strip().isdigit() and 1 < int(pid) <= _LARGEST_PID
     return int(pid) if possible else 0, started.decode(errors="replace").strip()
 

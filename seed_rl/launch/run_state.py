@@ -56,7 +56,7 @@ class RunState:
         return self._progress
 
     def progress_of(self, learner: int) -> Progress | None:
-        """The last report of one of several learners but the first; None before its first."""
+        """The last report of a learner other than the first; None before its first report."""
         return progress_lib.read(self._logdir / progress_lib.LEARNERS.format(index=learner))
 
     def restart(self) -> None:
@@ -103,7 +103,7 @@ class RunState:
         if report and report.warning and (self._saved_before or 0) >= report.total_frames:
             return report.warning
         program = pathlib.Path(sys.executable).with_name("seed-rl")
-        module = [sys.executable, "-m", "seed_rl.command"]  # In images without the command.
+        module = [sys.executable, "-m", "seed_rl.command"]  # Some images lack the command.
         command = [os.path.relpath(program)] if program.exists() else module
         if os.path.realpath(shutil.which("seed-rl") or "") == os.path.realpath(program):
             command = ["seed-rl"]
@@ -112,7 +112,7 @@ class RunState:
         video = "--video=agent.mp4"
         following = [["evaluate", *playing], ["play", *playing, video], ["plot", logdir]]
         if self._record().get(run_record.PROGRAM, "").startswith("seed_rl.external."):
-            following = [["serve", logdir], ["plot", logdir]]  # Clients have the environments.
+            following = [["serve", logdir], ["plot", logdir]]  # Only clients have the environments.
         elif self._has_environment_of_caller():
             following = [["plot", logdir]]
         lines = [shlex.join([*command, *arguments]) for arguments in following]
@@ -132,7 +132,7 @@ class RunState:
         return bool(foreign_code.find(self._record()))
 
     def _record(self) -> dict[str, Any]:
-        """The options of the run; none if they cannot be read."""
+        """The options of the run; empty if they cannot be read."""
         with contextlib.suppress(UserError):
             return run_record.read(self._logdir)
         return {}

@@ -61,10 +61,10 @@ def stop(logdir: pathlib.Path) -> None:
     """
     pid = run_lock.running_pid(logdir)
     if pid == 0:
-        time.sleep(0.1)  # It may just be starting.
+        time.sleep(0.1)  # The run may just be starting.
         pid = run_lock.running_pid(logdir)
     if pid == 0:
-        raise UserError(f"{logdir / run_lock.FILE_NAME} has no process id of a run.")
+        raise UserError(f"{logdir / run_lock.FILE_NAME} does not contain a run's process id.")
     if pid and run_lock.is_elsewhere(logdir, pid):
         raise UserError(
             f"The run in {logdir} is not a process here: stop it in its container, or on its "

@@ -38,7 +38,7 @@ _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
 TENSORBOARD = "TensorBoard"
-"""Its name in messages, and that of its address on the panel."""
+"""TensorBoard's name in messages and, with its address, on the panel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SupervisorConfig:
     Attributes:
       logdir: the run's directory.
       actors: number of actors.
-      remote_actors: further ones, which others start; they are only watched.
+      remote_actors: additional actors, started by others; they are only watched.
       envs_per_actor: environments per actor.
       learners: number of learners, which divides that of actors.
       fresh: whether to move an earlier run aside.
@@ -279,7 +279,7 @@ class Supervisor:
         raise Failure(f"every actor keeps crashing. {actor.process.last_words(code)}")
 
     def _look_after_tensorboard(self) -> None:
-        """Starts it once training has begun: until then the learner needs the CPU."""
+        """Starts TensorBoard once training has begun: until then the learner needs the CPU."""
         if self._tensorboard is None:
             return
         if not self._tensorboard.started:
@@ -295,7 +295,7 @@ class Supervisor:
             self._tensorboard = None
 
     def _look_after_proxy(self) -> None:
-        """Restarts it; actors on other machines wait. Fails the run if it never served."""
+        """Restarts the proxy while remote actors wait; fails the run if it never served."""
         if self._proxy is None or (code := self._proxy.poll()) is None:
             return
         if self._proxy_start is None:
@@ -343,10 +343,10 @@ class Supervisor:
                 yield f"{actor.process.name} silent for {silence_s:.0f} s"
         for task, silence_s in self._silent_elsewhere(report).items():
             if silence_s > self._config.silence_s:
-                yield f"actor {task}, which is started elsewhere, silent for {silence_s:.0f} s"
+                yield f"actor {task}, started elsewhere, silent for {silence_s:.0f} s"
 
     def _silent_elsewhere(self, report: progress.Progress | None) -> dict[int, float]:
-        """The tasks of actors that others start and the learner does not hear, with seconds."""
+        """Seconds since each actor that was started elsewhere fell silent, by task."""
         first, envs = self._config.actors, self._config.envs_per_actor
         tasks = range(first, first + self._config.remote_actors)
         if report is None:
@@ -367,7 +367,7 @@ class Supervisor:
         self._impatient |= self._requests.insists(number)
 
     def _learner_ended(self) -> int | None:
-        """Ends the run, as a learner has ended; returns its exit code, None if it goes on."""
+        """Ends the run after a learner did; returns the exit code, None if the run continues."""
         learner = self._first_ended()
         if learner is None:
             return None  # A stop was requested.
@@ -403,7 +403,7 @@ class Supervisor:
             time.sleep(self._config.poll_s)
 
     def _restart_learners(self, learner: Process, code: int) -> bool:
-        """Starts several learners again after a crash of one, unless it is no use."""
+        """Restarts all learners after one has crashed, unless that would not help."""
         if len(self._learners) == 1 or is_final(code):
             return False
         report = self._state.progress()

@@ -195,7 +195,7 @@ def _render_without_display() -> None:
 
 
 class _ExplainedRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells what to do if rendering fails."""
+    """Says what to do if rendering fails."""
 
     def render(self) -> Any:
         try:

@@ -27,7 +27,7 @@ PRESET = Preset(
         clip_norm=0.5,
         mlp_activation="tanh",
         normalize_observations=True,  # As Andrychowicz et al. 2020 recommend, section 3.3.
-        # What the sizes are if one of them is set instead.
+        # Used once one of these is set instead of the sizes above.
         unroll_length=64,
         batches_per_step=16,
     ),

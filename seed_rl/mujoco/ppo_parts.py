@@ -41,7 +41,7 @@ def create_optimizer(
       (optimizer, function from gradient step to learning rate).
 
     Raises:
-      UserError: both describe it.
+      UserError: both describe the optimizer.
     """
     if optimizer_fn is None:
         return optimizer.create_optimizer(final_iteration, gin_config.optimizer_config())

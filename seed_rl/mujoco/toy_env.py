@@ -95,7 +95,7 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
 
     Hindsight Experience Replay, arXiv 1707.01495, section 3.1: initial state and goal are uniformly
     random, action i flips bit i, and the reward is 0 if the bits then equal the goal and -1
-    otherwise. Without hindsight replay, an agent hardly ever sees a 0 if there are many bits.
+    otherwise. With many bits, an agent without hindsight replay hardly ever sees a 0.
 
     Observation: a dict of <float32>[n_bits] of 0 and 1: `observation` and `achieved_goal`, both the
     bits, and `desired_goal`.

@@ -1,7 +1,7 @@
 """The results of studies as Markdown and pictures: seed-rl study aggregate STUDY...
 
 A STUDY is a directory with the files `study.json`, `results.csv` and `curves.csv` of a study. A
-copy of the three is all that need be kept to make tables and pictures again.
+copy of these three is enough to make tables and pictures again.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class FinishedRun(NamedTuple):
 
     Attributes:
       seed: 1, 2, ...
-      score: mean score of its evaluation, or the training return without one.
+      score: mean score of its evaluation, or the training return if there is none.
       episodes: how many it was evaluated for.
       training: mean training return of the last interval; NaN if no episode has ended.
-      curve: <float>[points, 2], frames and the mean training return up to there.
+      curve: <float>[points, 2], frames, and the mean training return of the interval that ends
+        there.
     """
 
     seed: int
@@ -64,8 +65,8 @@ class FinishedStudy(NamedTuple):
       commits: of the source that ran.
       machines: on which it ran.
       versions: of the packages it ran with.
-      configurations: one per task, by the task's name: the values of its choices.
-      tasks: their runs, by the same names.
+      configurations: by name of the task, the values of its choices.
+      tasks: the runs of each task, by the same names.
     """
 
     name: str
@@ -151,7 +152,7 @@ def read(path: Path) -> FinishedStudy:
 
 
 def _part_of_task(choice: str, value: str) -> str:
-    """Pong, but action_persistence=32: numbers and truth values say nothing without their name."""
+    """Pong, but action_persistence=32: numbers and booleans mean nothing without their name."""
     says_it = value[0].isalpha() and value not in ("True", "False")
     return value if says_it else f"{choice}={value}"
 
@@ -250,7 +251,7 @@ def _compared(study: FinishedStudy, task: str, references: Sequence[Reference]) 
 def normalized(
     studies: Sequence[FinishedStudy], references: Sequence[Reference], unit: str
 ) -> list[Scores]:
-    """The scores of each study over the tasks that all have; [] if one has no score of `unit`.
+    """The scores of each study on the tasks that all share; [] if a task has no score of `unit`.
 
     Args:
       studies: one or more.
@@ -271,7 +272,7 @@ def normalized(
 
 
 def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str:
-    """A table of normalized scores, and how probably each study is better than the first."""
+    """A table of normalized scores, and each study's probability of being better than the first."""
     lines = [["", *(name for name, _ in _STATISTICS)]]
     for name, one in zip(names, scores, strict=True):
         found = [statistics.estimate(statistic, one) for _, statistic in _STATISTICS]
@@ -306,7 +307,7 @@ def _interval(of: Interval, form: str = "") -> str:
 
 
 def number(value: float, form: str = "") -> str:
-    """In a format; by default with as many digits as matter: 5,819 or 17.3 or 0.42."""
+    """`value` in a format; by default with three digits or so: 5,819 or 17.3 or 0.42."""
     if form:
         return format(value, form)
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
@@ -387,7 +388,7 @@ def pictures(
 
 
 def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
-    """Of a task, without runs of which no episode ended; all have the same points."""
+    """The curve of a task, without runs in which no episode ended; all have the same points."""
     drawn = [run for run in runs if not np.isnan(run.curve[:, 1]).all()] or runs
     return curves.Curve(label, runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in drawn]))
 

@@ -1,8 +1,8 @@
 """A study on disk: its spec, its configurations, and the state of each run.
 
 DIRECTORY/study.json               the spec, and the commits, machines and versions that ran it
-DIRECTORY/results.csv, curves.csv  what has ended; a run that is done there, but has no logdir, was
-                                   done elsewhere and is not run again
+DIRECTORY/results.csv, curves.csv  finished runs; one that is listed as done but has no logdir was
+                                   done elsewhere, and is not run again
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
 DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
 DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
@@ -52,8 +52,8 @@ class StudyRun:
       seed: 1, 2, ...
       logdir: its directory.
       log: the file with its launcher's output.
-      record: its row of results.csv if it was done elsewhere: the study has been copied without
-        its runs.
+      record: its row of results.csv if it was done elsewhere, and the study was copied without its
+        runs.
     """
 
     configuration: Configuration
@@ -68,18 +68,18 @@ class StudyRun:
 
     @property
     def trained(self) -> bool:
-        """Whether it has trained to its end: its frames, or where a callback has ended it."""
+        """Whether it has finished training: it used all frames, or a callback ended it."""
         report = progress.read(self.logdir)
         return report is not None and report.phase == "done"
 
     def done(self, spec: Spec) -> bool:
-        """Whether it has trained to its end and been evaluated, if that is wanted."""
+        """Whether it has finished training and been evaluated, if the spec asks for that."""
         if self.record is not None:
             return True
         return self.trained and len(self.evaluated(spec)) >= spec.evaluation_episodes
 
     def evaluated(self, spec: Spec) -> list[float]:
-        """The scores of its evaluation's episodes; [] if there is none, or one of other actions."""
+        """The scores of its evaluation episodes; [] if there are none, or of other actions."""
         try:
             record = json.loads((self.logdir / EVALUATION).read_text(encoding="utf-8"))
             if record["actions"] != spec.evaluation_actions:
@@ -166,7 +166,7 @@ class Study:
         ]
 
     def evaluated_elsewhere(self) -> list[int]:
-        """Of each run in results.csv without a logdir: of how many episodes its score is."""
+        """For each run in results.csv without a logdir, the number of episodes behind its score."""
         return [
             int(row["evaluation_episodes"])
             for key, row in self.recorded.items()
@@ -174,7 +174,7 @@ class Study:
         ]
 
     def draw_recorded(self) -> None:
-        """Draws the configurations of results.csv, if the study has been copied without them."""
+        """Draws the configurations of results.csv, if the study was copied without its journal."""
         for (number, _), row in self.recorded.items():
             while len(drawn := self.trials.configurations()) <= number:
                 self.trials.ask()
@@ -188,7 +188,7 @@ class Study:
                 )
 
     def write(self) -> None:
-        """Prepares the directory, before anything runs and by the study that runs alone.
+        """Prepares the directory before anything runs; only for the study that holds its lock.
 
         Raises:
           UserError: the directory cannot be written, or has results of another study.
@@ -235,8 +235,8 @@ def open_study(path: Path, spec: Spec) -> Study:
         if old != new and any(n or spec.evaluation_episodes for n in study.evaluated_elsewhere()):
             changes.append(
                 f'"{name}" was {fields.quoted(old)}, is now {fields.quoted(new)}, and {RESULTS} '
-                "has scores of runs whose logdirs are not here, so that they cannot be evaluated "
-                "again"
+                "has scores of runs that cannot be evaluated again, because their logdirs are "
+                "not here"
             )
     if changes:
         raise UserError(
@@ -255,8 +255,8 @@ def _with(values: Iterable[str], value: str) -> list[str]:
 
 
 def commit() -> str:
-    """What `git describe` says of the source that runs; "" outside a checkout."""
-    root = Path(__file__).parents[2]  # Whose repository it must be, not one around it.
+    """What `git describe` says about the running source; "" outside a checkout."""
+    root = Path(__file__).parents[2]  # It must be the repository itself, not one around it.
     command = ["git", f"--git-dir={root}/.git", f"--work-tree={root}", "describe"]
     command += ["--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
@@ -299,7 +299,7 @@ def read(path: Path) -> dict[str, Any] | None:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """What differs between two specs as JSON, each with both values.
 
-    A larger number of configurations or seeds is no difference.
+    A larger number of configurations or seeds does not count as a difference.
     """
     changes = []
     for name in [*old, *(name for name in new if name not in old)]:

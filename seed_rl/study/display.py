@@ -22,7 +22,7 @@ class RunStatus:
     Attributes:
       run: which one.
       progress: its learner's last report; None before the first.
-      otherwise: what it does without a report.
+      otherwise: shown in place of a report.
     """
 
     run: StudyRun
@@ -48,10 +48,10 @@ class StudyStatus:
     """What is shown of a study.
 
     Attributes:
-      running: the runs at work.
+      running: the runs in progress.
       done: number of finished runs.
       failed: number of failed runs.
-      pruned: number of runs that were stopped because others do better.
+      pruned: number of runs that were stopped because others did better.
       total: number of runs.
       frames: environment frames of one run.
       stopping: whether the runs are being saved.

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Scalar = bool | int | float | str
 """What a flag or a gin binding can be set to."""
 
-_LARGEST = 2**53  # All whole numbers up to it are floats, with which ranges are computed.
+_LARGEST = 2**53  # Up to here, floats, with which ranges are computed, represent all whole numbers.
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
@@ -132,13 +132,14 @@ def number(value: Any, where: str) -> float:
 def scalar(value: Any, where: str) -> Scalar:
     if not isinstance(value, (bool, int, float, str)):
         raise UserError(
-            f"{where} must be a number, a string, true or false, not {quoted(value)}. (Write what "
-            "stands after = on a command line or in a gin file as a string.)"
+            f"{where} must be a number, a string, true or false, not {quoted(value)}. (Write "
+            "anything else as a string, as it would follow the = on a command line or in a gin "
+            "file.)"
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where} must be finite, not {quoted(value)}.")
     if isinstance(value, str) and not value.isprintable():
-        # A command line cannot have them all, and a second line of gin would be another binding.
+        # Command lines cannot hold all others, and a line break would begin another gin binding.
         raise UserError(f"{where} must be of printable characters, not {json.dumps(value)}.")
     return value
 

@@ -43,7 +43,7 @@ class Rating(NamedTuple):
 
 
 def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
-    """Rates the run in `logdir`, of `frames` frames; None if no such episode has ended."""
+    """Rates the run in `logdir`, of `frames` frames; None without an episode to rate."""
     rows = _read(logdir, measure)
     if not rows:
         return None
@@ -56,7 +56,7 @@ def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
 def so_far(logdir: Path, frames: int, measure: Measure) -> list[float]:
     """The performance that a run would have had if it had ended after its 1st, 2nd, ... interval.
 
-    Only for intervals that an episode of a later one shows to be over; [] without any.
+    Only for intervals that have ended, because an episode has ended in a later one.
     """
     rows = _read(logdir, measure)
     ended = max((_interval(row.frames, frames, measure.intervals) for row in rows), default=0)

@@ -24,11 +24,11 @@ from seed_rl.study import (
 from seed_rl.study.directory import Study
 from seed_rl.study.results import Result
 
-_INTERRUPTED = 130  # What shells report for Ctrl-C.
+_INTERRUPTED = 130  # What shells report after Ctrl-C.
 _EPILOG = """\
 Ctrl-C saves and stops all runs; the same command resumes the study. A second Ctrl-C exits
 immediately. Exit code 0: finished or stopped; 1: a run failed; 2: a user error, explained in the
-message. `seed-rl study aggregate` writes what studies have found as Markdown. See
+message. `seed-rl study aggregate` writes the results of studies as Markdown. See
 docs/studies.md.
 """
 

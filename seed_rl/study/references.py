@@ -16,13 +16,13 @@ ZERO, ONE = "random", "human"
 """The methods whose scores are 0 and 1 in normalized scores by default."""
 _TRAINING = "training return"
 _UNLIKE = {_TRAINING: "in training", "best evaluation": "best of the run"}
-"""What a protocol may say that makes a score another kind than ours, and how columns name it."""
+"""Words of a protocol that mark a score as not comparable to ours, and what columns say then."""
 
 
 class Reference(NamedTuple):
     """A published score, a row of the file of references.
 
-    All are text as in the file. The tables of a study have those of its agent, or of "".
+    All fields are text as in the file. Tables of a study show the rows of its agent, or of "".
 
     Attributes:
       seeds: number of runs of which `score` is the mean and `deviation` the sample deviation;

@@ -23,7 +23,7 @@ from seed_rl.study.spec import Spec
 FILE_NAME = directory.RESULTS
 CURVES = "curves.csv"
 POINTS = 50
-"""Of a learning curve."""
+"""Points of a learning curve."""
 
 
 _EVALUATION = ("evaluation_mean", "evaluation_std", "evaluation_median", "evaluation_episodes")

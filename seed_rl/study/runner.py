@@ -1,9 +1,9 @@
-"""Runs a study on this machine, some runs at a time.
+"""Runs a study on this machine, several runs at a time.
 
 Each run is a process of `seed_rl.launch.local` with its own logdir, so it is supervised, saved and
-resumed like any other run. A study that ends, however it ends, ends its runs: on Ctrl-C it asks
-them to save and waits; when it is killed, the kernel sends their supervisors SIGTERM, and they
-save by themselves. The next study in the directory waits for those.
+resumed like any other run. However a study ends, its runs end: on Ctrl-C it asks them to save and
+waits; when it is killed, the kernel sends their supervisors SIGTERM, and they save by themselves.
+The next study in the directory waits for them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
 _POLL_S = 0.1
 _REPORT_PERIOD_S = 2.0
-_STOPPED = (0, 130, -signal.SIGINT)  # Saved, not saved on request, nothing had started.
+_STOPPED = (0, 130, -signal.SIGINT)  # Saved; not saved, as the user wished; not started yet.
 _QUIET = {"PYTHONUNBUFFERED": "1"}
 
 
@@ -93,7 +93,7 @@ def lock(study: Study) -> RunLock:
 
 
 def take_over(study: Study, say: Callable[[str], None]) -> None:
-    """Stops the runs that a killed study has left, and waits until they are saved.
+    """Stops the runs that a killed study left behind, and waits until they are saved.
 
     Raises:
       UserError: a run does not stop.
@@ -110,7 +110,7 @@ class Running(NamedTuple):
     Attributes:
       process: trains or evaluates.
       started: Unix time.
-      gpu: the only one that it sees; None: it sees all.
+      gpu: the only GPU that it sees; None: it sees all of them.
     """
 
     process: Process
@@ -119,10 +119,10 @@ class Running(NamedTuple):
 
 
 class Runner:
-    """Runs what is left of a study.
+    """Runs the remaining runs of a study.
 
-    Runs at the same time divide the GPUs, unless the study names some: each sees one of them, the
-    one on which the fewest train.
+    Concurrent runs share the GPUs, unless the study names devices: each sees only one, that on
+    which the fewest others train.
 
     Args:
       study: written to its directory.
@@ -169,9 +169,9 @@ class Runner:
         self._gpus = _gpus_to_share(study.spec, parallel)
         self._stopping: set[StudyRun] = set()  # Pruned, and saving.
         self._starts: dict[StudyRun, float] = {}
-        self._evaluated: set[StudyRun] = set()  # Or at it.
+        self._evaluated: set[StudyRun] = set()  # Or being evaluated.
         self._next_report = 0.0
-        self._seconds: list[float] = []  # How long runs took that ended here.
+        self._seconds: list[float] = []  # How long the runs took that have ended here.
         self._requests = Requests()
         self._stop_requested = False
         self._impatient = False
@@ -281,7 +281,7 @@ class Runner:
             self._study.trials.report(run.configuration.number, curve)
 
     def _tell(self, configuration: Configuration) -> None:
-        """Tells Optuna how good a configuration is, once all its runs have ended."""
+        """Tells Optuna how good a configuration is once all of its runs have ended."""
         study = self._study
         runs = [results.collect_run(run, study.spec) for run in study.runs_of(configuration)]
         for rated in results.performances(runs):
@@ -332,7 +332,7 @@ class Runner:
         self._impatient |= self._requests.insists(number)
 
     def _stop(self) -> None:
-        """Has all runs save and exit; if the user insists, exit without saving."""
+        """Makes all runs save and exit, or exit without saving if the user insists."""
         self._panel.say("stopping: runs save checkpoints (Ctrl-C again to exit immediately)")
         self._interrupt(self._running)
         insisted = 0.0
@@ -351,14 +351,14 @@ class Runner:
             time.sleep(_POLL_S)
 
     def _interrupt(self, runs: Iterable[StudyRun]) -> None:
-        """Presses Ctrl-C for runs, which then save and end."""
+        """Sends runs what Ctrl-C would, so that they save and end."""
         for run in runs:
             process = self._running[run].process
             if process.running:
                 os.kill(process.pid, signal.SIGINT)
 
     def _terminate(self) -> None:
-        """Asks what still runs to save; only after an error of ours does anything."""
+        """Asks the remaining runs to save; there are some only after an error of this program."""
         for running in self._running.values():
             running.process.terminate()
 

@@ -13,7 +13,7 @@ from seed_rl.study.spec import GIN_BINDINGS, Choice, Spec, exists
 if TYPE_CHECKING:
     import optuna
 
-_DIGITS = 6  # Significant ones, so that command lines and tables show exactly what is run.
+_DIGITS = 6  # Significant digits, so that command lines and tables show exactly what is run.
 
 
 class Configuration(NamedTuple):
@@ -21,7 +21,7 @@ class Configuration(NamedTuple):
 
     Attributes:
       number: 0, 1, ...
-      values: the value of each choice that exists in it, by name.
+      values: the values of the choices that exist in it, by name.
       pruned: whether its runs were stopped because others did better.
     """
 
@@ -34,7 +34,7 @@ class Configuration(NamedTuple):
 
 
 def draw(spec: Spec, trial: optuna.Trial) -> dict[str, Scalar]:
-    """The values of a trial, in the order of the choices; those it has already are kept."""
+    """The values of a trial, in the order of the choices; values that it already has are kept."""
     values: dict[str, Scalar] = {}
     for choice in spec.choices:
         if exists(choice, values):
@@ -43,7 +43,7 @@ def draw(spec: Spec, trial: optuna.Trial) -> dict[str, Scalar]:
 
 
 def label(value: Scalar) -> str:
-    """A listed value as Optuna knows it, to which 1, 1.0 and true would be equal."""
+    """A listed value as Optuna knows it; unlabelled, it would take 1, 1.0 and true for equal."""
     return json.dumps(value)
 
 
@@ -67,7 +67,7 @@ def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
 
 
 def covering(spec: Spec, configurations: Iterable[Configuration]) -> list[Configuration]:
-    """The first configurations with each choice and each listed value that occurs in any.
+    """The configurations in which a choice, or a listed value, occurs for the first time.
 
     If their flags are valid, so are those of all others, as far as values can be judged one by one.
     """

@@ -20,7 +20,7 @@ FRAMES = "total_environment_frames"
 
 
 def open_study(line: Sequence[str]) -> tuple[Study, int]:
-    """The study of a command line, new or begun, and how many runs it has at once.
+    """The new or existing study of a command line, and how many runs it has at a time.
 
     Args:
       line: the arguments of `./run_local.sh`, with --seeds.
@@ -31,7 +31,7 @@ def open_study(line: Sequence[str]) -> tuple[Study, int]:
     options = arguments.parse(line)
     path = options.logdir
     if path is None:
-        # `fresh`: not the options of a single run that has the default name.
+        # `fresh`: a single run with the default name must not contribute its options.
         single = local.ask_program(dataclasses.replace(options, fresh=True)).logdir
         assert single is not None
         path = single.with_name(f"{single.name}-seeds")
@@ -48,7 +48,7 @@ def _spec(options: RunOptions, frames: int | None) -> spec_lib.Spec:
         flags.setdefault(name, []).append(value)
     flags.pop(FRAMES, None)
     if frames is None:
-        raise UserError(f"With --seeds, say how long each run is: --{FRAMES}=N.")
+        raise UserError(f"With --seeds, give the length of each run: --{FRAMES}=N.")
     values = {
         "game": options.game,
         "agent": options.agent,
@@ -65,7 +65,7 @@ def _spec(options: RunOptions, frames: int | None) -> spec_lib.Spec:
 
 
 def report(study: Study, collected: Sequence[Result]) -> None:
-    """Prints what the seeds that are done have reached, and draws their curves."""
+    """Prints the results of the finished seeds, and draws their curves."""
     ratings = [result.rating for result in collected if result.rating is not None]
     if not ratings:
         return

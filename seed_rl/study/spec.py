@@ -44,7 +44,7 @@ class Choice:
 
     Attributes:
       name: its column in the tables.
-      kind: one of `KINDS`; the next attribute is how to read it.
+      kind: one of `KINDS`, which says how to read `domain`.
       domain: the values, or the lower and the upper end of the range.
       flag: the flag it sets; "" if it sets a gin binding.
       gin: the gin parameter it sets; "" if it sets a flag.
@@ -109,7 +109,7 @@ class Spec:
     """A study.
 
     Attributes:
-      game: and `agent`: which program trains; or a file of the user's, whose agent may be "".
+      game: with `agent`, the program that trains; or a file of the user's, whose agent may be "".
       actors: actor processes of each run.
       envs_per_actor: environments of each actor.
       frames: environment frames of each run.
@@ -302,7 +302,7 @@ def _choice(
         given = f"has {' and '.join(kinds)}" if kinds else "does not say what to sample"
         raise UserError(f"{where} {given}; give exactly one of {', '.join(KINDS)}.")
     if "flag" in values and "gin" in values:
-        raise UserError(f'{where} has both "flag" and "gin"; give the one that it sets.')
+        raise UserError(f'{where} has both "flag" and "gin"; keep the one that the choice sets.')
     gin = fields.take(values, "gin", fields.text, where, "")
     flag = "" if gin else fields.take(values, "flag", fields.text, where, name)
     if gin:
@@ -358,7 +358,7 @@ def _condition(
 
 
 def exists(choice: Choice, values: Mapping[str, Scalar]) -> bool:
-    """Whether a choice exists beside the values of earlier ones."""
+    """Whether a choice exists, given the values of earlier ones."""
     return all(
         name in values and any(same(values[name], value) for value in wanted)
         for name, wanted in choice.conditions.items()
@@ -392,7 +392,7 @@ def _check_flag(name: str, where: str) -> None:
 def _check_gin(name: str, where: str) -> None:
     if not re.fullmatch(r"[\w./]+", name):
         raise UserError(
-            f'{where}: {quoted(name)} is no gin parameter; write it as in "GAE.lambda_".'
+            f'{where}: {quoted(name)} is not a gin parameter; write it as in "GAE.lambda_".'
         )
 
 

@@ -26,7 +26,7 @@ from seed_rl.study.percentiles import Interval
 
 RESAMPLES = 2000
 Scores = Sequence[Sequence[float]]
-"""Of each task, those of its seeds."""
+"""For each task, the scores of its seeds."""
 
 
 def iqm(*tasks: Any, axis: int = -1) -> Any:
@@ -48,7 +48,7 @@ def optimality_gap(*tasks: Any, axis: int = -1) -> Any:
 
 
 def improvement(*tasks: Any, axis: int = -1) -> Any:
-    """Of the first half of the tasks, X, over the second, the same tasks of Y."""
+    """Improvement of X, the first half of the tasks, over Y, the same tasks in the second half."""
     half = len(tasks) // 2
     shares = []
     for x, y in zip(tasks[:half], tasks[half:], strict=True):

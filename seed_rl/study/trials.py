@@ -27,7 +27,7 @@ from seed_rl.study.spec import Method, Spec, grid
 T = TypeVar("T")
 FILE_NAME = "optuna.log"
 _NAME = "study"
-_VALUES = "values"  # A trial's attribute: what is run, which is rounded.
+_VALUES = "values"  # Attribute of a trial: the rounded values that are run.
 _SAMPLERS = {
     "random": optuna.samplers.RandomSampler,
     "tpe": optuna.samplers.TPESampler,
@@ -58,7 +58,7 @@ class Trials:
     def __init__(self, spec: Spec, path: Path | None = None):
         self._spec = spec
         settings = {}
-        if spec.pruner.name == "median":  # By itself, it judges from the first interval on.
+        if spec.pruner.name == "median":  # Its default judges from the first interval on.
             settings["n_warmup_steps"] = spec.performance.intervals // 4
         self._pruner = _create(_PRUNERS, spec.pruner, settings)
         self._study = self._open(path)
@@ -105,7 +105,7 @@ class Trials:
         return self._draw(self._study.ask())
 
     def recover(self) -> None:
-        """Completes what a killed study has left half drawn."""
+        """Completes a configuration that a killed study had only partly drawn."""
         for frozen in self._study.get_trials(deepcopy=False):
             if frozen.state == _State.WAITING:
                 self._draw(self._study.ask())
@@ -129,7 +129,7 @@ class Trials:
         return True
 
     def tell(self, number: int, performance: float | None) -> None:
-        """Records how good a configuration is; None: it failed. The first time counts."""
+        """Records how good a configuration is; None: it failed. Only the first call counts."""
         state = _State.FAIL if performance is None else _State.COMPLETE
         self._study.tell(number, performance, state=state, skip_if_finished=True)
 
@@ -149,7 +149,7 @@ class Trials:
         return self._study.get_trials(deepcopy=False)[number]
 
     def _live(self, number: int) -> optuna.Trial:
-        # Optuna has no other way back to the trial of an earlier process.
+        # Optuna has no public way back to the trial of an earlier process.
         return optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
 
 
@@ -164,9 +164,9 @@ def preview(spec: Spec) -> list[Configuration]:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Removes what a crash of the machine has left of the journal's last line, if anything.
+    """Removes the remains of a last line of the journal that a crash of the machine cut off.
 
-    Optuna skips it but writes the next line to its end. Only for the one that writes the journal.
+    Optuna skips it but appends the next line to it. Only for the process that writes the journal.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
         file.truncate(file.read().rfind(b"\n") + 1)

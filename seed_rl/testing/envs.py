@@ -202,10 +202,10 @@ class DictEnv(gymnasium.Env[Any, Any]):
 
 
 class MaskedEnv(gymnasium.Env[Any, Any]):
-    """Allows other actions at each step, and raises if it gets one that it forbids.
+    """Allows different actions at each step, and raises if it gets a forbidden one.
 
-    The reward is 1 for the lowest action allowed, which the observation <float32>[1] does not tell
-    (it is the step's number). An episode of ten steps terminates or is truncated, and is a success
+    The reward is 1 for the lowest action allowed, which the observation <float32>[1], the step's
+    number, does not reveal. An episode of ten steps terminates or is truncated, and is a success
     (`info["is_success"]`) if its return is above 5.
     """
 

@@ -55,7 +55,7 @@ def check_name(family, name):
     [
         ("gym", "CartPol-v1", "there is no such environment. Did you mean CartPole-v1?"),
         ("gym", "CartPole-v7", "--env_name=MODULE:CartPole-v7"),
-        ("gym", "my.maze.Maze", "write my.maze:Maze for a class of yours"),
+        ("gym", "my.maze.Maze", "write my.maze:Maze for your own class"),
         ("mujoco", "HalfCheeta-v5", "Did you mean HalfCheetah-v5?"),
         ("mujoco", "Toy-v1", "Did you mean Toy-v0?"),
         ("mujoco", "HalfCheetah-v3", "Use HalfCheetah-v5."),

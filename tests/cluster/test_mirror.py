@@ -201,7 +201,7 @@ def test_the_next_learner_takes_over_from_a_dead_one_which_then_must_not_write(
     second.claim()
     assert clock.now >= 60  # It looked for signs of life.
     save(first.logdir)
-    with pytest.raises(DisplacedError, match="Another learner writes to"):
+    with pytest.raises(DisplacedError, match="Another learner is now writing to"):
         first.copy()
     assert RemoteFiles(url).names("checkpoints") == set()
 

@@ -160,7 +160,7 @@ def test_a_bucket_that_fails_does_not_stop_training_and_the_files_stay(
 
 def test_a_displaced_learner_is_ended(bucket: pathlib.Path) -> None:
     thread = _in_background(bucket, "displaced")
-    with pytest.raises(DisplacedError, match="Another learner writes to .*: b."):
+    with pytest.raises(DisplacedError, match="Another learner is now writing to .*: b."):
         _run(bucket, 0)
     thread.join()
     assert list((bucket.parent / "disk").iterdir()) == []

@@ -167,7 +167,9 @@ def test_several_learners_meet_at_the_addresses_of_this_start(tmp_path):
 
 @pytest.mark.parametrize("variables", [{"SEED_RL_START": ""}, {"SEED_RL_PROXY": "/p"}])
 def test_several_learners_that_cannot_meet_through_a_file(tmp_path, variables):
-    with pytest.raises(UserError, match="2 learners that meet .* need SEED_RL_START, .* no proxy"):
+    with pytest.raises(
+        UserError, match="2 learners with .* need SEED_RL_START, .* cannot use a proxy"
+    ):
         several(2, tmp_path, **variables)
 
 

@@ -90,7 +90,7 @@ def test_a_proxy_that_cannot_start_is_told_before_anything_runs(tmp_path, monkey
         ("atari vtrace 4 --logdir", "--logdir needs a value"),
         ("atari vtrace 4 --expose=learner", "--expose must be a positive integer, not 'learner'"),
         ("atari vtrace 4 --remote_actors=2", "--remote_actors need an address .* --expose"),
-        ("atari vtrace 4 --secrets=s", "--secrets is for runs .* --expose"),
+        ("atari vtrace 4 --secrets=s", "--secrets is only for runs .* --expose"),
         ("atari vtrace 0", "ACTORS must be a positive integer"),
         ("atari vtrace 4 --expose --server_address=a:1", "cannot be combined with --expose"),
         ("atari vtrace 3 --learners=2", "ACTORS=3 cannot be divided among 2 learners"),
@@ -344,7 +344,7 @@ def test_programs_elsewhere_and_in_packages(tmp_path, monkeypatch):
     [
         ("no_such.py vtrace 1", r"There is no file no_such\.py"),
         ("my_program.py", r"Expected PROGRAM\.py \[AGENT\] ACTORS .*, but got 1 argument "),
-        ("my_program vtrace 1", r"Unknown game 'my_program'; .* path of its file, ending in \.py"),
+        ("my_program vtrace 1", r"Unknown game 'my_program'; .* give the path of its \.py file"),
     ],
 )
 def test_mistakes_with_a_program_of_ones_own(tmp_path, monkeypatch, arguments, message):
@@ -354,7 +354,7 @@ def test_mistakes_with_a_program_of_ones_own(tmp_path, monkeypatch, arguments, m
         run_arguments.parse(arguments.split())
 
 
-NOT_A_PROGRAM = r"my_program\.py is not a program of SEED RL"
+NOT_A_PROGRAM = r"my_program\.py is not a SEED RL program"
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,9 @@ def test_a_python_without_packages(submit, python_without_packages):
     done = submit("--dry_run", *TASK, PYTHON=python_without_packages)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
-    assert line.startswith("error: /usr/bin/python3 has no packages of SEED RL: run scripts/setup")
+    assert line.startswith(
+        "error: /usr/bin/python3 lacks the packages of SEED RL: run scripts/setup"
+    )
 
 
 def test_no_slurm(submit, tmp_path, without_slurm):

@@ -47,7 +47,7 @@ def test_a_command_line_becomes_a_study(tmp_path):
         (["--seeds=0"], "--seeds must be a positive integer"),
         (["--seeds=2", "--seed=7"], "leave --seed out"),
         (["--seeds=2", "--restart=fresh"], "--restart cannot be combined with --seeds: name a new"),
-        (["--at_once=2"], "--at_once is for several runs"),
+        (["--at_once=2"], "--at_once is only for several runs"),
     ],
 )
 def test_what_seeds_exclude_is_said(flags, message):

@@ -170,7 +170,7 @@ def test_a_copy_of_its_results_continues_elsewhere(study, tmp_path):
     for name, value in (("evaluation_actions", "sampled"), ("evaluation_episodes", 2)):
         study.spec |= {"evaluation_episodes": 1, name: value}
         assert study.run() == 2
-        assert f'"{name}" was' in study.text() and "scores of runs whose" in study.text()
+        assert f'"{name}" was' in study.text() and "cannot be evaluated again" in study.text()
         del study.spec[name]
     study.spec["evaluation_episodes"] = 1
     # Results of other configurations are not taken for ours.

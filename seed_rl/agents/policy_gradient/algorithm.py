@@ -26,14 +26,13 @@ from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.types import Unroll
 
 CreateLoss = Callable[[tf.Module, ParametricDistribution], GeneralizedOnPolicyLoss]
-"""`create_loss(network, distribution)` returns the loss with all its parts."""
+"""`create_loss(network, distribution)` returns the loss, including all its parts."""
 
 
 class PolicyGradient(ActorCriticAlgorithm):
     """Advantages, then epochs of minibatches (Andrychowicz et al. 2020).
 
-    What the advantages are, and the loss of a minibatch, is up to the parts of
-    `GeneralizedOnPolicyLoss`.
+    The parts of `GeneralizedOnPolicyLoss` determine the advantages and the loss of a minibatch.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class PolicyGradient(ActorCriticAlgorithm):
         return variables.trainable_variables([self.network, self.loss_module])
 
     def jit_pays(self, device_type: str) -> bool:
-        """On a CPU small ops gain, too: docs/performance.md."""
+        """Small ops gain on a CPU, too: see docs/performance.md."""
         has_state = bool(tf.nest.flatten(self.network.initial_state(1)))
         convolutions = any(len(v.shape) > 2 for v in self.trainable_variables())
         small_ops = not has_state and not convolutions

@@ -52,13 +52,13 @@ class OnPolicyConfig(StepConfig):
     gin_config: tuple[str, ...] = option(
         (),
         "Gin file that chooses and configures the parts of the algorithm; repeat the flag for "
-        "several, of which later ones win.",
+        "several files; later ones win.",
         repeated=True,
     )
     gin_bindings: tuple[str, ...] = option(
         (),
         "Gin binding that wins over the files, such as GeneralizedOnPolicyLoss.huber_delta=1; "
-        "repeat.",
+        "repeat the flag for several.",
         repeated=True,
     )
 
@@ -79,8 +79,8 @@ class LossConfig(RewardConfig):
     )
     value_clip_range: float | None = option(
         None,
-        "Values further than this from those at acting are trained no further, as in "
-        "implementations of PPO. Default: no bound.",
+        "Values are not trained further away than this from those predicted when acting, as in "
+        "PPO implementations. Default: no bound.",
         minimum=0.0,
     )
     entropy_cost: float = option(0.0, "Weight of the entropy bonus.", minimum=0.0)
@@ -112,12 +112,12 @@ def step_sizes(
 
     Args:
       config: options.
-      minibatches: its `batches_per_step` is used without `batch_size_transitions`; 0: as many as
-        `batch_size` makes of `num_training_envs` unrolls, at least one.
+      minibatches: its `batches_per_step` is used without `batch_size_transitions`; 0: the number of
+        minibatches of `batch_size` in `num_training_envs` unrolls, at least one.
       unroll_length: used without `step_size_transitions`.
       num_training_envs: environments that are trained on.
-      about: whether `step_size_transitions` is a preset's, for any number of environments: the step
-        has about as many, in minibatches of exactly `batch_size_transitions`.
+      about: whether `step_size_transitions` comes from a preset for any number of environments: the
+        step then has about as many, in minibatches of exactly `batch_size_transitions`.
 
     Raises:
       UserError: the sizes do not divide each other, or exclude each other.
@@ -162,7 +162,7 @@ def settled_sizes(
     learner: LearnerConfig | None = None,
     devices: DeviceConfig | None = None,
 ) -> tuple[StepConfig, MinibatchSettings, LearnerConfig]:
-    """The sizes of a program: what its user has chosen wins over a preset's sizes in transitions.
+    """The sizes of a program: the user's choices win over a preset's sizes in transitions.
 
     Options that are not given come from the flags.
 

@@ -1,4 +1,4 @@
-"""Gin configs of the on-policy agent: reading them, with errors for people."""
+"""Reads gin configs of the on-policy agent, with errors that users understand."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
 
 gin.add_config_file_search_path(str(shipped.LAYOUT))  # For includes.
 
-# Dataclasses that other agents set by flags, as parts of a gin config.
+# Dataclasses that other agents set by flags, here as parts of a gin config.
 optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
 conv_network_config = gin.external_configurable(network_config.ConvNetworkConfig, module="seed_rl")
 mlp_network_config = gin.external_configurable(network_config.MLPNetworkConfig, module="seed_rl")
 observation_config = gin.external_configurable(network_config.ObservationConfig, module="seed_rl")
-# In its own module, as existing programs register it: the same name twice would be ambiguous.
+# In its own module, as existing programs register it, because a name in two modules is ambiguous.
 continuous_action_config = gin.external_configurable(spaces.continuous_action_config)
 
 
@@ -68,7 +68,7 @@ def load(
     bindings: Sequence[str] = (),
     between: Callable[[], None] | None = None,
 ) -> bool:
-    """Replaces the current gin config, which is one for the whole process.
+    """Replaces the current gin config, of which there is one per process.
 
     Networks for further inference devices read it when the learner is created: load the config of
     another job only after that.
@@ -77,14 +77,14 @@ def load(
       files: paths of gin files, relative to the working directory or to the folder that contains
         the package (`seed_rl/mujoco/gin/ppo.gin`).
       bindings: further bindings, which win over the files, such as `GAE.lambda_ = 0.9`.
-      between: makes bindings that win over the files, but not over `bindings`. Files that are
-        missing then only cause a warning.
+      between: makes bindings that win over the files, but not over `bindings`. If given, missing
+        files only cause a warning.
 
     Returns:
       Whether the files include a shipped one.
 
     Raises:
-      UserError: a file is missing, or a binding is wrong; names the nearest right one.
+      UserError: a file is missing, or a binding is wrong; names the nearest valid one.
     """
     paths = []
     for name in files:
@@ -129,7 +129,7 @@ def errors_for_users() -> Iterator[None]:
 
 
 def bindings(part: str) -> dict[str, Any]:
-    """The bindings of a part by parameter, without those in scopes; empty if it is unknown."""
+    """The bindings of a part by parameter, without those in scopes; empty for unknown parts."""
     try:
         return dict(gin.get_bindings(part, resolve_references=False))
     except ValueError:
@@ -142,12 +142,12 @@ def operative() -> str:
 
 
 def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None:
-    """Logs the bindings of the config without effect, because nothing uses their part.
+    """Logs the bindings of the config that have no effect, because nothing uses their part.
 
-    Call it when all parts were created.
+    Call it after all parts have been created.
 
     Args:
-      options: parameters that options have set, by the flag to name; none if it is only a default.
+      options: parameters that options have set, by the flag to name; none for mere defaults.
     """
     used = set(_BINDING.findall(gin.operative_config_str()))
     unused = set(_BINDING.findall(gin.config_str())) - used
@@ -165,7 +165,7 @@ def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None
 
 @contextlib.contextmanager
 def _included_by_path() -> Iterator[None]:
-    """Includes are looked up as paths only.
+    """Makes gin look up includes as paths only.
 
     Before it tries the next search path, gin looks for a Python package of the folder's name, which
     is an error for a folder without `__init__.py`.
@@ -180,7 +180,7 @@ def _included_by_path() -> Iterator[None]:
 
 
 def is_shipped(name: str) -> bool:
-    """Whether `load` takes a file of this name from the package."""
+    """Whether `load` finds the file of this name in the package."""
     path = shipped.find(name)
     return path is not None and path.resolve().is_relative_to(shipped.LAYOUT / "seed_rl")
 

@@ -1,7 +1,7 @@
-"""Common settings as options: each has the gin parameters that it sets.
+"""Common settings as options, each of which sets some gin parameters.
 
-What a gin config binds wins over an option's default. Both chosen, with different values, is an
-error.
+A binding of the gin config wins over an option's default. If the user has set the option to another
+value, that is an error.
 """
 
 from __future__ import annotations
@@ -56,18 +56,19 @@ _NORMALIZED = {
     "InputNormalization.mean_std_tracker": "@observations/AverageMeanStd()",
     f"{_NETWORK}.input_clipping": "10.0",
 }
-"""What --normalize_observations sets for networks of vectors, as gin writes it."""
+"""What --normalize_observations sets for networks of vectors, in gin's syntax."""
 
 _OF_NETWORK = frozenset(field.name for cls in _NETWORK_CONFIGS for field in dataclasses.fields(cls))
 _SCALARS = (bool, int, float, str, type(None))
 
 
 class Settled(NamedTuple):
-    """What `settle` has done.
+    """The result of `settle`.
 
     Attributes:
-      bound: the parameters that each option has set, or found set to the same if it was given.
-      instead: by option of loss and optimizer, the gin config's value where that is another.
+      bound: the parameters that each option has set or, if the user gave it, found set to its
+        value.
+      instead: by option of loss and optimizer, the gin config's value where it differs.
       chosen: options that the user has given.
     """
 
@@ -85,7 +86,7 @@ def of_flags() -> dict[str, Any]:
 
 
 def of_preset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings by name, for programs without flags: those of a preset, or the defaults."""
+    """All settings by name, for programs without flags: a preset's values, or the defaults."""
     configs: list[Any] = [from_values(cls, values) for cls in CONFIGS]
     return {
         field.name: getattr(config, field.name)
@@ -128,7 +129,8 @@ def settle(options: Mapping[str, Any], chosen: Collection[str] = ()) -> Settled:
                         bound.setdefault(name, set()).add(parameter)
                 else:
                     _tell(name, value, parameter, known[argument], name in chosen)
-                    # The network's are compared when a run continues: there, gin's count.
+                    # Those of the network are compared when a run continues, in terms of gin's
+                    # parameters.
                     if name not in _OF_NETWORK and isinstance(known[argument], _SCALARS):
                         instead[name] = known[argument]
         loss = gin_config.bindings(_LOSS)
@@ -159,7 +161,7 @@ def parameters(name: str, value: Any) -> dict[str, Any]:
                 f"{_NETWORK}.num_units_{role}": units,
             }
     elif name == "normalize_observations":
-        # In a scope: value targets have their own AverageMeanStd.
+        # In a scope, because value targets have an AverageMeanStd of their own.
         texts = _NORMALIZED if value else {_NORMALIZER: "None"}
         found |= {parameter: gin_internals.parse_value(text) for parameter, text in texts.items()}
     elif name == "lstm_sizes":
@@ -171,7 +173,7 @@ def parameters(name: str, value: Any) -> dict[str, Any]:
 
 
 def _open(wanted: dict[str, Any]) -> dict[str, Any]:
-    """`wanted` without the details of a normalizer of observations that the gin config chooses."""
+    """`wanted` without details of the observation normalizer, if the gin config chooses that."""
     if "observation_normalizer" not in gin_config.bindings(_NETWORK):
         return wanted
     details = _NORMALIZED.keys() - {_NORMALIZER}
@@ -179,13 +181,13 @@ def _open(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agree(parameter: str, bound: Any, wanted: Any) -> bool:
-    if parameter == _NORMALIZER:  # Any of them normalizes.
+    if parameter == _NORMALIZER:  # Any normalizer will do.
         return (bound is None) == (wanted is None)
     return parameter in _NORMALIZED or bool(bound == wanted)
 
 
 def _equal(name: str, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """(number, units) of layers that all have the same."""
+    """(number of layers, units of each), which must all be equal."""
     if len(set(sizes)) > 1:
         raise UserError(
             f"--{name}={shown(sizes)}: the layers of this agent's network for vectors are of one "
@@ -198,7 +200,7 @@ def _tell(name: str, value: Any, parameter: str, bound: Any, chosen: bool) -> No
     if chosen:
         raise UserError(
             f"--{name}={shown(value)} and the gin config's {parameter} = {bound!r} set the same "
-            "differently. Leave one of them out."
+            "thing differently. Leave one of them out."
         )
     text = "%s = %r of the gin config replaces --%s=%s."
     logging.info(text, parameter, bound, name, shown(value))

@@ -1,4 +1,4 @@
-"""The gin config of a resumed run: what the user does not set is kept.
+"""The gin config of a resumed run, which keeps what the user does not set.
 
 A run records the values of all parameters of its parts. They win over gin files that have changed
 since, and over new defaults of the parts.
@@ -23,7 +23,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.run_files import run_record, saved_run
 
-# A parameter and its value, which may take further, indented lines.
+# A parameter and its value, which may continue on indented lines.
 _PARAMETER = re.compile(r"^([\w./]+) = (?:\\\n)?(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 _MACRO = "gin.macro"
 
@@ -32,9 +32,9 @@ _NETWORK = {
     *("InputNormalization", "continuous_action_config"),
     "GeneralizedOnPolicyLoss.reward_normalizer",
 }
-"""Parts, and parameters of others, that define the network or what its outputs mean."""
+"""Parts, and parameters of other parts, that define the network or what its outputs mean."""
 _NOT_NETWORK = re.compile(r"\.(?:(?:last_)?kernel_init\w*|compute_dtype|name)$")
-"""Their parameters that do not: a run that continues has its weights already."""
+"""Parameters of these parts that do not: a run that continues already has its weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def load(
 def record(
     job: TrainingJob, saved: SavedConfig | None, settled: gin_options.Settled = gin_options.NOTHING
 ) -> TrainingJob:
-    """`job` with the gin config among its options and files; call it when all parts were created.
+    """`job` with the gin config among its options and files; call it once all parts exist.
 
     Logs what differs from the saved run.
 
@@ -149,7 +149,7 @@ def _keeps(config: OnPolicyConfig, saved: SavedConfig) -> bool:
 
 
 def _bind(parameters: Mapping[str, str], replaced: Collection[str]) -> None:
-    """Binds saved parameters but those in `replaced`; later ones of a part have its default."""
+    """Binds saved parameters except `replaced`; newer parameters of a part keep its default."""
     parts: dict[Any, set[str]] = {}
     for name, text in parameters.items():
         if name in replaced:

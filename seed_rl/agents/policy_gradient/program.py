@@ -27,7 +27,7 @@ def create_agent(
 ) -> Any:
     """The network that the gin config describes: `ContinuousControlAgent` for vectors.
 
-    Where there are images, the network of the other actor-critic agents, configured by
+    For images, the network of the other actor-critic agents, configured by
     `ConvNetworkConfig`, `MLPNetworkConfig` and `ObservationConfig`.
 
     Raises:
@@ -78,7 +78,7 @@ def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
 
 
 def _load_gin(modules: Sequence[str]) -> tuple[Any, Any]:
-    """Loads the gin config of the flags; returns that of a saved run, and what options set."""
+    """Loads the gin config of the flags; returns that of a saved run, and what the options set."""
     from seed_rl.agents.policy_gradient import gin_options, gin_record
 
     for module in modules:
@@ -90,7 +90,7 @@ def _load_gin(modules: Sequence[str]) -> tuple[Any, Any]:
 
 def _check(gin_modules: Sequence[str]) -> None:
     settled_sizes()
-    # The parts of gin configs import TensorFlow, for seconds: only where the user names some.
+    # Importing the parts of gin configs loads TensorFlow, for seconds: only if the user names some.
     if any(flags.FLAGS[name].present for name in ("gin_config", "gin_bindings")):
         _load_gin(gin_modules)
 

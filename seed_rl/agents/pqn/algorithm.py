@@ -36,7 +36,7 @@ from seed_rl.common.types import EnvOutput
 
 
 class QLoss(GeneralizedOnPolicyLoss):
-    """Half the squared distance of Q(s, a) from its Q(lambda) return, mean over transitions.
+    """Half the squared distance of Q(s, a) from its Q(lambda) return, averaged over transitions.
 
     The returns are the targets of GAE with V(s) = max_a Q(s, a), the network's baseline:
     G_t = r_t + gamma ((1 - lambda) V(s_{t+1}) + lambda G_{t+1}).
@@ -67,7 +67,7 @@ class QLoss(GeneralizedOnPolicyLoss):
     ) -> tf.Tensor:
         del advantages
         taken = self._distribution.action_features(acted.action) > 0  # From one-hot.
-        q_values = learned.policy_logits  # Those of masked actions are -inf: no product.
+        q_values = learned.policy_logits  # Not a product: Q-values of masked actions are -inf.
         q_taken = tf.reduce_sum(tf.where(taken, q_values, tf.zeros_like(q_values)), -1)
         return self._baseline_cost * self._value_loss(q_taken, q_taken, targets, mask)
 
@@ -104,7 +104,7 @@ class PQN(PolicyGradient):
 
         def create_exploring(*arguments: Any) -> tf.Module:
             network: Any = context.create_agent_fn(*arguments)
-            # Part of it: to be saved, and to be copied to other inference devices.
+            # Part of the network, so that it is saved, and copied to other inference devices.
             network.epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
             return network
 
@@ -116,7 +116,7 @@ class PQN(PolicyGradient):
         )
 
     def epsilon_after(self, train_steps: int) -> float:
-        """Epsilon of training environments after as many training steps."""
+        """Epsilon of training environments after this many training steps."""
         steps, config = self._exploration_steps, self.config
         share = min(train_steps / steps, 1.0) if steps else 1.0
         return config.initial_epsilon + share * (config.final_epsilon - config.initial_epsilon)
@@ -139,12 +139,12 @@ class PQN(PolicyGradient):
     def evaluate(
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
     ) -> tuple[Nest, Nest]:
-        # As in evaluation environments: a greedy agent may do nothing for a whole episode.
+        # As in evaluation environments, because a greedy agent may do nothing for a whole episode.
         output, agent_state = self.call(self.network, prev_actions, env_outputs, agent_state)
         return self._explored(output.policy_logits, self.config.eval_epsilon), agent_state
 
     def before_first_step(self, train_steps: int) -> None:
-        # Weights of another run come with its epsilon.
+        # Weights of another run bring along its epsilon.
         super().before_first_step(train_steps)
         self._epsilon.assign(self.epsilon_after(train_steps))
 

@@ -14,7 +14,7 @@ class PQNConfig(RewardConfig):
 
     trace_lambda: float = option(
         0.65,
-        "Lambda of the targets: 0 looks one reward ahead, 1 to the end of the unroll.",
+        "Lambda of the targets: 0 looks one reward ahead, 1 looks ahead to the end of the unroll.",
         minimum=0.0,
         maximum=1.0,
     )
@@ -26,8 +26,8 @@ class PQNConfig(RewardConfig):
     )
     exploration_fraction: float = option(
         0.1,
-        "Fraction of total_environment_frames in which epsilon falls linearly from initial_epsilon "
-        "to final_epsilon.",
+        "Fraction of total_environment_frames during which epsilon falls linearly from "
+        "initial_epsilon to final_epsilon.",
         minimum=0.0,
         maximum=1.0,
     )

@@ -1,4 +1,4 @@
-"""Q-networks without recurrence or, with LSTMs, with it."""
+"""Q-networks, feed-forward or with LSTMs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from seed_rl.common.config.presets import Preset
 PRESET = Preset(
     "pqn",
     dict(
-        # The paper has 4,096 transitions of 128 environments, also in minibatches of 128.
+        # The paper has 4,096 transitions of 128 environments, likewise in minibatches of 128.
         step_size_transitions=1024,
         batch_size_transitions=128,
         batch_mode=SPLIT,

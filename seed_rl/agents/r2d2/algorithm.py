@@ -95,7 +95,7 @@ class R2D2(ReplayAlgorithm):
     ) -> tuple[Nest, Nest]:
         choices = self._to_choices(prev_actions)
         output, agent_state = call_network(self.network, choices, env_outputs, agent_state)
-        # As in evaluation environments: a greedy agent may do nothing for a whole episode.
+        # As in evaluation environments, because a greedy agent may do nothing for a whole episode.
         choices = explore(
             tf.cast(output.action, tf.int32),
             self.config.eval_epsilon,
@@ -109,7 +109,7 @@ class R2D2(ReplayAlgorithm):
         return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
 
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
-        # As after training, with the acting network's own Q-values in both roles.
+        # As after training, but with the acting network's Q-values in both roles.
         rewards = self.learning_rewards(unrolls.env_outputs)
         env_outputs = unrolls.env_outputs._replace(observation=(), reward=rewards)
         env_outputs, outputs = tf.nest.map_structure(

@@ -27,8 +27,8 @@ class R2D2Config(RewardConfig):
     )
     trace_tolerance: float = option(
         0.01,
-        "Kappa of Q(lambda): an action is followed on if its value is at most kappa |max Q| below "
-        "max Q.",
+        "Kappa of Q(lambda): returns continue past an action if its value is at most kappa "
+        "|max Q| below max Q.",
         minimum=0.0,
     )
     burn_in: int = option(

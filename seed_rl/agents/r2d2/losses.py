@@ -24,7 +24,7 @@ _EPSILON_BASE, _FIRST_EXPONENT, _LAST_EXPONENT = 0.4, 1.0, 8.0
 def value_function_rescaling(x: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
     """h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018, proposition A.2)."""
     size = tf.abs(x)
-    # sqrt(s + 1) - 1, written so that small numbers keep their digits.
+    # sqrt(s + 1) - 1, written so that small numbers keep their precision.
     return tf.sign(x) * size / (tf.sqrt(size + 1.0) + 1.0) + epsilon * x
 
 
@@ -247,7 +247,7 @@ def replay_errors(
         before, observed = tf.nest.map_structure(
             lambda t: t[start:stop], (prev_actions, env_outputs)
         )
-        # A network that collects statistics does so where it is trained, not as the target.
+        # A network that collects statistics does so when it is trained, not when it is the target.
         return call_network(network, before, observed, state, True, network is training_network)
 
     state = agent_state

@@ -56,7 +56,8 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
           replay_config: options of the replay.
           context: its networks have the methods of `networks.ActorCriticMLP`; unrolls in the
             replay have its `unroll_length`.
-          create_hindsight: returns what relabels sampled batches; None: nothing does.
+          create_hindsight: returns the object that relabels sampled batches; None: they are not
+            relabelled.
 
         Raises:
           UserError: the replay would not fit into memory.
@@ -118,9 +119,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         return StepResult(loss, metrics)
 
     def trainable_variables(self) -> list[tf.Variable]:
-        """Without V where nothing reads it: Keras would warn that it has no gradient.
+        """Without V if nothing reads it, because Keras would warn that it has no gradient.
 
-        A subclass whose own loss trains V needs `bootstrap_net` v.
+        A subclass whose own loss trains V must set `bootstrap_net` to v.
         """
         unread = {id(variable) for variable in self._unread}
         read = [v for v in super().trainable_variables() if id(v) not in unread]
@@ -147,7 +148,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         }
 
     def _create_variables(self, network: tf.Module) -> list[tf.Variable]:
-        """Calls every part of a network; acting creates the variables of the actor alone.
+        """Calls every part of a network; acting only creates the variables of the actor.
 
         Returns:
           The variables that belong to V alone, if nothing reads V.
@@ -228,7 +229,8 @@ def create_job(
         create_algorithm,
         create_optimizer_fn,
         continuous=continuous,
-        # Inference records what the replay keeps; the record of the run has the option as given.
+        # Inference records unrolls as the replay keeps them; the run's record has the option as
+        # given.
         config=dataclasses.replace(config, unroll_length=length),
         env_config=env_config,
         agent_options=(sac, replay, hindsight, continuous, config),

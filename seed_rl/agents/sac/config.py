@@ -21,20 +21,20 @@ class SACConfig(RewardConfig):
     bootstrap_net: str = option(
         BOOTSTRAP_Q,
         "Target network from which Q bootstraps: the critics (q) with an action of the current "
-        "policy, or the state value V (v). V is trained for this, and where actions have no "
+        "policy, or the state value V (v). V is only trained for this, and for actions without a "
         "gradient (discrete ones).",
         choices=(BOOTSTRAP_V, BOOTSTRAP_Q),
     )
     dropped_quantiles_per_critic: int = option(
         2,
-        "With n_quantiles above 1: the largest quantiles that targets leave out, for each critic. "
-        "More: lower estimates.",
+        "With n_quantiles above 1: number of largest quantiles per critic that targets leave "
+        "out. The more, the lower the estimates.",
         minimum=0,
     )
     target_update_tau: float = option(
         0.005,
-        "Fraction of the way that the target network moves to the network at each of its updates. "
-        "1: it becomes a copy.",
+        "Fraction of the distance that the target network moves towards the network at each "
+        "update. 1: it becomes a copy.",
         minimum=0.0,
         maximum=1.0,
     )
@@ -46,14 +46,15 @@ class SACConfig(RewardConfig):
     )
     entropy_cost_adjustment_speed: float = option(
         1.0,
-        "Speed at which the entropy cost is adjusted to reach the target entropy, relative to the "
-        "learning rate. 0: it is fixed.",
+        "Speed at which the entropy cost is adjusted to reach the target entropy, relative to "
+        "the learning rate. 0: the entropy cost is fixed.",
         minimum=0.0,
     )
     target_entropy: float | None = option(
         None,
-        "Target entropy in nats. Default: -1 per component of a continuous action, half of the "
-        "largest entropy for each discrete choice, of what is allowed where actions are masked.",
+        "Target entropy in nats. Default: -1 per component of a continuous action; for each "
+        "discrete choice, half of its largest entropy (among allowed alternatives, if actions "
+        "are masked).",
     )
 
 
@@ -66,21 +67,21 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
     n_critics: int = option(
         2,
-        "Critics; the smallest of their values is used (clipped double Q), or with n_quantiles all "
-        "of their quantiles.",
+        "Number of critics; the smallest of their values is used (clipped double Q), or all of "
+        "their quantiles with n_quantiles.",
         minimum=1,
         network=True,
     )
     n_quantiles: int = option(
         1,
-        "Quantiles of the return that each critic predicts (TQC: 25). 1: its mean alone.",
+        "Quantiles of the return that each critic predicts (TQC: 25). 1: only its mean.",
         minimum=1,
         network=True,
     )
 
 
 def check_quantiles(config: SACConfig, quantiles: int) -> None:
-    """Refuses options that do not fit critics with so many quantiles.
+    """Refuses options that do not fit critics with this many quantiles.
 
     Raises:
       UserError: naming the options to change.

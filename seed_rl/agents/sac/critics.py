@@ -1,8 +1,8 @@
-"""What SAC makes of its critics: the value of an action, targets, and the critics' loss.
+"""What SAC computes from its critics: the value of an action, targets, and the critics' loss.
 
-Critics that give one number are clipped double Q (Fujimoto et al. 2018): the smallest counts, and
-the loss is a squared error. Critics that give quantiles of the return are TQC (Kuznetsov et al.
-2020, arXiv 2005.04269): the largest of all critics' quantiles are dropped from targets.
+Critics that predict one number are clipped double Q (Fujimoto et al. 2018): the smallest counts,
+and the loss is a squared error. Critics that predict quantiles of the return are TQC (Kuznetsov et
+al. 2020, arXiv 2005.04269): the largest of all critics' quantiles are dropped from targets.
 
 Below, `q` is <float32>[time, batch, critics], or [time, batch, critics, quantiles].
 """

@@ -81,7 +81,7 @@ def compute_loss(
     alpha = tf.stop_gradient(temperature())
 
     pi_tm1 = distribution(network.get_action_params(*seen_tm1, agent_state))
-    # Of a mixed action, some parts may have a gradient and others not.
+    # In a mixed action, some parts may have a gradient and others none.
     fresh, log_probs = pi_tm1.sample_and_log_prob(distribution.reparametrizable)
     fresh_q = _of_actions(
         lambda a: critics.value(network.get_Q(*seen_tm1, agent_state, a)),
@@ -115,8 +115,8 @@ def compute_loss(
     negative_entropy = log_probs
     if config.target_entropy is None and isinstance(env_outputs.observation, Mapping):
         negative_entropy -= _forbidden_entropy(distribution, seen_tm1[1].observation)
-    # Divided by alpha, so that the gradient of log alpha is the distance from the target alone:
-    # Adam remembers the gradients of a large alpha, and would slow its fall.
+    # Divided by alpha, so that the gradient of log alpha is just the distance from the target: Adam
+    # would remember the gradients of a large alpha, and slow its fall.
     temperature_loss = tf.math.divide_no_nan(
         temperature.adjustment_loss(mean.everywhere(negative_entropy)), alpha
     )
@@ -168,7 +168,7 @@ def default_target_entropy(action_space: spaces.Space[Any]) -> float:
     """-1 per component of a continuous action; half of the largest entropy of a discrete choice.
 
     The former is from the paper (1812.05905, appendix D), which has no discrete actions. Half of
-    the largest entropy is that of choosing evenly among sqrt(n) of n alternatives.
+    the largest entropy is that of a uniform choice among sqrt(n) of n alternatives.
 
     Args:
       action_space: of one environment; one for which there is a distribution.
@@ -188,8 +188,8 @@ def default_target_entropy(action_space: spaces.Space[Any]) -> float:
 def _forbidden_entropy(
     distribution: ParametricDistribution, observation: Mapping[str, Any]
 ) -> tf.Tensor:
-    """What masks take from the default target entropy, <float32>[time, batch]: the target is half
-    of the largest entropy of what is allowed. 0 without masks.
+    """By how much masks lower the default target entropy, <float32>[time, batch]: the target is
+    half of the largest entropy of what is allowed. 0 without masks.
     """
     if KEY not in observation:
         return tf.constant(0.0)

@@ -26,8 +26,8 @@ from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
 _NEAR_ZERO = variance_scaling(0.01)
-"""Of the actor's last kernel. Parameters near 0 make the first policy cover the range of actions in
-every state, so that the unrolls before training begins explore."""
+"""Of the actor's last kernel. Parameters near 0 make the first policy cover the range of
+actions in every state, so that unrolls collected before training explore."""
 
 
 class AgentOutput(NamedTuple):
@@ -58,7 +58,7 @@ def create_mlp(
 
 
 class _ActorCritic(tf.Module):
-    """What both forms share. Each part has two inputs and a state, see `branches`."""
+    """What both forms have in common. Each part has two inputs and a state, see `branches`."""
 
     _distribution: ParametricDistribution
     _actor: Any
@@ -204,8 +204,8 @@ class ActorCriticLSTM(_ActorCritic):
     """Recurrent actor, V and critics, each with its own LSTM (Peng et al. 2018, appendix B).
 
     The LSTMs see observations, without the goal if there is one, and previous actions. The
-    feed-forward branches see the whole observation; those of the critics also the action to judge.
-    So neither another goal nor another action changes a recurrent state.
+    feed-forward branches see the whole observation; those of the critics also see the action to be
+    judged. So neither another goal nor another action changes a recurrent state.
     """
 
     def __init__(
@@ -252,8 +252,8 @@ def create_network(
 ) -> tf.Module:
     """The feed-forward form; the recurrent one if `lstm_sizes` has any units.
 
-    In the recurrent form, the feed-forward branch has the layers of `mlp_sizes`, the layers before
-    the LSTM and the hidden ones after it are its first and its last.
+    In the recurrent form, the feed-forward branch has all layers of `mlp_sizes`; before the LSTM
+    there is a layer of the first of these sizes, and after it a hidden layer of the last.
 
     Args:
       observation_space: of one environment.

@@ -22,7 +22,7 @@ PRESET = Preset(
         learning_rate=3e-4,
         learning_rate_decay=False,
         optimizer_epsilon=1e-8,
-        # A common norm would let the critics' gradients scale those of the actor.
+        # With a common norm, the critics' gradients would determine the scale of the actor's.
         clip_norm=None,
         replay_buffer_size=1_000_000,
         replay_buffer_min_size=10_000,
@@ -53,7 +53,7 @@ def create_agent(
 def _check() -> None:
     configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
     validate(*map(options.from_flags, configs))
-    quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not of a network of one's own.
+    quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not for a network of one's own.
     check_quantiles(options.from_flags(SACConfig), quantiles)
     if quantiles == 1:
         why = "with --n_quantiles=1 there are none to drop"

@@ -35,7 +35,7 @@ class VTrace(ActorCriticAlgorithm):
 
     Attributes:
       learns_from_replay: whether `loss` corrects for the policy of replayed unrolls; a subclass
-        with another loss that does not sets it to False.
+        whose own loss does not must set it to False.
     """
 
     learns_from_replay = True
@@ -54,7 +54,7 @@ class VTrace(ActorCriticAlgorithm):
         if config.action_persistence > 1.0 and not isinstance(actions, spaces.Discrete):
             raise UserError(
                 f"--action_persistence={config.action_persistence:g} needs actions that are one "
-                f"discrete choice, and these are {actions}. Set --action_persistence=1."
+                f"discrete choice, but these are {actions}. Set --action_persistence=1."
             )
         super().__init__(context)
         self.config = config
@@ -91,7 +91,7 @@ class VTrace(ActorCriticAlgorithm):
         return Acted(action, recorded, acted.agent_state)
 
     def use_replay(self, config: VTraceReplayConfig, context: AlgorithmContext) -> None:
-        """Creates the replay from which batches are completed; call it where the network was made.
+        """Creates the replay that complements batches; call it where the network was made.
 
         Args:
           config: options of the replay.
@@ -156,15 +156,15 @@ def persist(
 ) -> tf.Tensor:
     """Samples actions, preferring the previous ones while the policy is undecided.
 
-    Independent samples of an undecided policy jitter; repeated ones go further (the idea of Dabney
-    et al. 2020, arXiv 2006.01782). Of n allowed choices, the previous action a is kept with
+    Independent samples of an undecided policy jitter; repeated actions get further (an idea of
+    Dabney et al. 2020, arXiv 2006.01782). Of n allowed choices, the previous action a is kept with
     probability
 
         k(a) = (1 - 1 / mean_steps) pi(a) (1 / max pi - 1) n / (n - 1),
 
     and otherwise one is drawn in proportion to pi(a) (1 - k(a)). While the policy pi stays the
-    same, it is the stationary distribution of this Markov chain; given the previous action, the
-    probabilities differ from pi. A policy that has decided samples almost independently, so it
+    same, it is the stationary distribution of this Markov chain, although probabilities given the
+    previous action differ from pi. A policy that has decided samples almost independently, so it
     changes its action as soon as it wants another.
 
     Args:
@@ -172,8 +172,8 @@ def persist(
       logits: <float32>[batch, n] of the policy pi; -inf for choices that are not allowed.
       prev_actions: <int>[batch].
       first: <bool>[batch]; where true there is no previous action, and none is kept.
-      mean_steps: from 1 to 1e6: for how long an undecided policy keeps an action before it draws
-        again; 1 for independent samples.
+      mean_steps: from 1 to 1e6: the mean time for which an undecided policy keeps an action before
+        it draws again; 1 for independent samples.
 
     Returns:
       <int>[batch].
@@ -222,15 +222,15 @@ def create_job(
     continuous = continuous or from_flags(ContinuousDistributionConfig)
     if replay.replay_ratio and not algorithm.learns_from_replay:
         raise UserError(
-            f"--replay_ratio={replay.replay_ratio}: {algorithm.__name__} learns only from what its "
-            "latest policy did. Leave it out, or train with vtrace."
+            f"--replay_ratio={replay.replay_ratio}: {algorithm.__name__} only learns from the "
+            "actions of its latest policy. Leave it out, or train with vtrace."
         )
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
         created = algorithm(vtrace, context)
         if replay.replay_ratio:
             created.use_replay(replay, context)
-        elif not context.run.play_request:  # Which keeps any replay small.
+        elif not context.run.play_request:  # When playing, every replay is small.
             others = [field.name for field in dataclasses.fields(replay)]
             refuse_unused(others, "--replay_ratio=0 keeps no replay")
         return created

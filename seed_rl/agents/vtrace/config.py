@@ -33,10 +33,10 @@ class VTraceConfig(RewardConfig):
     )
     reward_shaping: str = option(
         NO_SHAPING,
-        "How rewards r are squashed before scaling, for tasks whose rewards differ in scale: "
+        "How rewards r are squashed before scaling, for tasks whose rewards differ in scale. "
         "optimistic_asymmetric: 5 tanh(r), negative ones 0.3 tanh(r), as in the IMPALA paper; "
-        "soft_asymmetric: 5 tanh(r/5), negative ones 1.5 tanh(r/5), as in the code published with "
-        "it.",
+        "soft_asymmetric: 5 tanh(r/5), negative ones 1.5 tanh(r/5), as in the code published "
+        "with it.",
         choices=(NO_SHAPING, OPTIMISTIC, SOFT),
     )
     asymmetric_rewards: bool = option(
@@ -61,18 +61,18 @@ class VTraceConfig(RewardConfig):
     )
     action_persistence: float = option(
         1.0,
-        "Exploration: in the last quarter of the training environments, steps for which an "
-        "undecided policy keeps an action before it draws again, on average. Needs actions that "
-        "are one discrete choice. 1: actions are sampled independently.",
+        "Exploration, in the last quarter of the training environments: mean number of steps for "
+        "which an undecided policy keeps an action before it draws again. Needs actions that are "
+        "one discrete choice. 1: actions are sampled independently.",
         minimum=1.0,
         maximum=1e6,
     )
     kl_cost: float = option(0.0, "Weight of KL(behaviour policy || learner's policy).", minimum=0.0)
     trust_region: float | None = option(
         None,
-        "Largest divergence (nats) of the policy from what V-trace makes of the behaviour policy, "
-        "KL(pi || pi_mu), at which a state counts in the policy and value losses; targets "
-        "bootstrap where it is exceeded. For replayed unrolls. Default: no bound.",
+        "Largest divergence KL(pi || pi_mu) in nats, from the policy to the one that V-trace "
+        "evaluates, at which a state counts in the policy and value losses; where it is "
+        "exceeded, targets bootstrap. For replayed unrolls. Default: no bound.",
         minimum=0.0,
     )
     popart: bool = option(
@@ -103,7 +103,7 @@ class VTraceConfig(RewardConfig):
 
     @property
     def shaping(self) -> str:
-        """How rewards are shaped, whichever option says so."""
+        """How rewards are shaped, according to either option."""
         return OPTIMISTIC if self.asymmetric_rewards else self.reward_shaping
 
 
@@ -130,6 +130,6 @@ class VTraceReplayConfig(Checked):
     save_replay: str = _of_replay("save_replay")
 
     def replay(self) -> ReplayConfig:
-        """A uniform replay in which nothing waits: each batch brings its new unrolls along."""
+        """A uniform replay in which nothing waits: each batch includes its new unrolls."""
         options = {**vars(self), "replay_ratio": 0.0, "replay_buffer_min_size": 1}
         return ReplayConfig(priority_exponent=0.0, importance_sampling_exponent=0.0, **options)

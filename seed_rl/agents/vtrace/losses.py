@@ -108,7 +108,8 @@ def compute_loss(
         divergence = implied_divergence(pi_tm1, mu_tm1, config.max_importance_weight)
         within = divergence <= config.trust_region
         trusted *= tf.cast(within, tf.float32)
-        # Importance weights of 0: no error of their own, and targets before them end there.
+        # With importance weights of 0, these steps have no errors, and targets before them end
+        # there.
         trusted_log_probs = tf.where(within, target_log_probs, -math.inf)
     values = learned.baseline
     if popart is not None:
@@ -213,7 +214,7 @@ def create_entropy_cost(config: VTraceConfig) -> Coefficient:
     if target is None or config.entropy_cost_adjustment_speed == 0:
         return FixedCoefficient(cost)
     return LagrangeInequalityCoefficient(
-        threshold=-target,  # Of minus the entropy.
+        threshold=-target,  # For minus the entropy.
         init_alpha=cost,
         alpha_range=(1e-8, 1e3),
         adjustment_speed=config.entropy_cost_adjustment_speed,

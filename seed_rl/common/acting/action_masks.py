@@ -1,9 +1,9 @@
 """Which actions an environment allows (no TensorFlow here).
 
 By the convention of Gymnasium and PettingZoo, a mask says for each choice of a `Discrete` action
-(for `MultiDiscrete`, of each of them, one after another) whether it is allowed now. It is either
-the part `action_mask` of a `Dict` observation, or `info["action_mask"]` of `reset` and `step`.
-Agents find it in the observation in both cases.
+(for `MultiDiscrete`, for each choice of one component after another) whether it is allowed now. It
+is either the entry `action_mask` of a `Dict` observation, or `info["action_mask"]` of `reset` and
+`step`. In both cases, agents find it in the observation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def choices(action_space: spaces.Space[Any]) -> list[int]:
 
 
 def other_names(env: Any, observation_space: Any, info: Mapping[str, Any]) -> list[str]:
-    """Names of what may be masks by another convention, such as the method of SB3-Contrib."""
+    """Names of what may be masks by another convention, such as SB3-Contrib's method."""
     parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     names = {*map(str, parts), *map(str, info), "action_masks()"} - {KEY}
     if not callable(getattr(env.unwrapped, "action_masks", None)):
@@ -42,7 +42,7 @@ def other_names(env: Any, observation_space: Any, info: Mapping[str, Any]) -> li
 def allowed_actions(
     action_space: Any, mask: np.ndarray, random: np.random.Generator | None = None
 ) -> np.ndarray:
-    """Actions that a mask [..., choices] allows: random ones, or without `random` the first."""
+    """Actions allowed by a mask [..., choices]: random ones, or the first ones without `random`."""
     scores = mask if random is None else mask * (1.0 - random.random(mask.shape))
     parts = np.split(scores, np.cumsum(choices(action_space))[:-1], axis=-1)
     chosen = np.stack([part.argmax(axis=-1) for part in parts], axis=-1)
@@ -58,7 +58,7 @@ def is_masked(observation_space: Any) -> bool:
 def without_mask(observation: Any) -> Any:
     """What networks see: `observation` (or its space, or specs) without the mask.
 
-    If only one part is left, that part.
+    If only one entry is left, the entry itself.
     """
     if isinstance(observation, spaces.Dict):
         left = without_mask(observation.spaces)
@@ -70,7 +70,7 @@ def without_mask(observation: Any) -> Any:
 
 
 def with_mask(seen: Any, observation: Any) -> Any:
-    """`observation` with `seen` in place of its parts `without_mask`."""
+    """`observation` with `seen` in place of what `without_mask` returns of it."""
     if not isinstance(observation, Mapping) or KEY not in observation:
         return seen
     names = [name for name in observation if name != KEY]
@@ -79,7 +79,7 @@ def with_mask(seen: Any, observation: Any) -> Any:
 
 
 class ActionMasks:
-    """Moves the masks of an environment, or of k, into the observation: <uint8>[(k,) choices].
+    """Moves the masks of one environment, or of k, into the observation: <uint8>[(k,) choices].
 
     Attributes:
       observation_space: of one environment, with the mask.
@@ -113,7 +113,7 @@ class ActionMasks:
         self._starts = np.cumsum([0, *self._choices[:-1]])
 
     def find(self, observation: Any, info: Mapping[str, Any], *size: int) -> np.ndarray:
-        """The mask <uint8>[(k,) choices]; zeros if the info should have one and has none.
+        """The mask <uint8>[(k,) choices]; zeros if the info should have one but does not.
 
         Args:
           observation: of one environment, or of a vector environment.
@@ -134,7 +134,7 @@ class ActionMasks:
         Args:
           observation: of one environment, or nest of [k, ...].
           mask: from `find`.
-          over: <bool>[] or [k], whether the episode is over: then nothing need be allowed.
+          over: <bool>[] or [k], whether the episode is over: the mask may then allow nothing.
 
         Raises:
           UserError: the mask allows nothing.
@@ -151,7 +151,7 @@ class ActionMasks:
     def _flat(self, mask: Any, size: tuple[int, ...]) -> np.ndarray:
         """A copy of a mask: an array or, as in Gymnasium for `MultiDiscrete`, a tuple of them."""
         if isinstance(mask, np.ndarray) and mask.dtype == object and size:
-            # None where a vector environment's info is not of all its environments.
+            # None where a vector environment's info is not about all of its environments.
             nothing = np.zeros(sum(self._choices))
             return np.stack([self._flat(nothing if m is None else m, ()) for m in mask])
         parts = [np.reshape(part, (*size, -1)) for part in nest.flatten(mask)]
@@ -190,8 +190,8 @@ class MaskedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
 def place(env: Any, observation_space: Any, action_space: Any) -> str:
     """Where an environment has its masks: "observation", "info" or, without masks, "".
 
-    Only a reset can tell whether they are in the infos, so environments with discrete actions are
-    reset once; one that fails then will fail again where that is reported.
+    Only a reset can tell whether masks are in the infos, so environments with discrete actions are
+    reset once; an error of that reset is ignored, as it will be reported the next time.
 
     Args:
       env: an environment or a vector environment.

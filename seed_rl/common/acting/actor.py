@@ -46,7 +46,7 @@ from seed_rl.grpc.errors import (
 )
 from seed_rl.grpc.numpy_client import Client
 
-# Longest attempts to connect, the first and later ones: slow networks need more time, but an
+# Time limits of the first and of later attempts to connect: slow networks need more time, but an
 # attempt delays a stop signal.
 _ATTEMPT_S, _LATER_ATTEMPT_S = 2.0, 4.0
 _FIRST_ATTEMPTS = 4
@@ -74,8 +74,8 @@ class ActorConfig(RunConfig):
     )
     num_actors_with_summaries: int = option(
         1,
-        "Number of actors, counted from task 0, that log their timing. Actors with --task=-1 all "
-        "do, unless it is 0.",
+        "Number of actors, counted from task 0, that log their timing. All actors with --task=-1 "
+        "do, unless this is 0.",
         minimum=0,
     )
     env_groups: int = option(
@@ -103,8 +103,7 @@ def actor_loop(
 ) -> None:
     """Runs an actor until training is done, SIGTERM or SIGINT, as a batch process (`scheduling`).
 
-    Or serves one environment to `seed-rl play`, if that started the program
-    (`--play_request`).
+    If `seed-rl play` started the program (`--play_request`), serves environments to it instead.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
@@ -117,8 +116,8 @@ def actor_loop(
     Raises:
       UserError: the options, the spaces or the learner's answers do not match.
       SystemExit: with an `ExitCode`, after one line on standard error: an environment raised, a
-        newer actor took over the environments, or the learner was unreachable for too long. Or
-        stopped, if there is a `stopped_exit_code`.
+        newer actor took over the environments, or the learner was unreachable for too long. Or the
+        actor was stopped and there is a `stopped_exit_code`.
     """
     playing = config.play_request
     # absl's default hides the actor's logs.
@@ -143,7 +142,7 @@ def actor_loop(
 
 
 def run_actor(environments: Environments, config: ActorConfig) -> bool:
-    """As `actor_loop`, but raises what ends the actor.
+    """As `actor_loop`, but raises the exception that ends the actor.
 
     Returns:
       Whether training is done.
@@ -196,7 +195,7 @@ class Actor:
         self._last_answer = time.monotonic()
         self._timeout_s = config.connect_timeout_s
         self._pauses = 0
-        self._reason = ""  # Of the last pause.
+        self._reason = ""  # Reason of the last pause.
 
     def run(self, environments: Environments, stop: StopSignal) -> bool:
         """Runs lives until the stop signal, or until training is done.
@@ -222,12 +221,12 @@ class Actor:
             except OtherEnvironment as learner:
                 environments = dataclasses.replace(environments, config=learner.config)
                 self._seed = self._config.seed
-            except ClientError as error:  # While it asked for ids.
+            except ClientError as error:  # While asking for ids.
                 self._recover(error)
             except ActorEnded as error:
                 if not self._claims_ids or error.code != ExitCode.SUPERSEDED:
                     raise
-                self._env_ids = self._env_ids[:0]  # They were silent for too long.
+                self._env_ids = self._env_ids[:0]  # Reassigned after a long silence.
         return False
 
     @property
@@ -245,12 +244,12 @@ class Actor:
             client.close()
         if not len(self._env_ids):
             raise ConnectionLost(
-                f"of its environments (--num_envs), fewer than {self._config.env_batch_size} are "
-                "free; those of a dead actor are after a minute"
+                f"fewer than {self._config.env_batch_size} of its environments (--num_envs) are "
+                "free; those of a dead actor become free after a minute"
             )
 
     def _recover(self, error: ClientError) -> None:
-        """Waits before the next attempt to connect, or raises what ends the actor."""
+        """Waits before the next attempt to connect, or raises an exception that ends the actor."""
         if not self._stop.requested:
             self._raise_if_fatal(error)
             self._pause(error)
@@ -329,7 +328,7 @@ class Actor:
                 group.send()
                 group = next(turns)
                 actions = group.actions()
-            finally:  # The timeout starts when the learner is lost, however long the call took.
+            finally:  # The timeout begins when the learner is lost, however long the call took.
                 self._last_answer = clock.answered()
 
     def _record_answer(self) -> None:
@@ -418,7 +417,7 @@ class Actor:
             )
 
     def _named_environments(self) -> str:
-        if not len(self._env_ids):  # It has none yet.
+        if not len(self._env_ids):  # No ids yet.
             return "this actor's environments"
         return f"environments {rewards.describe_ids(self._env_ids)}"
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    # Not `sys.stdin`, whose lock Python takes when it ends.
+    # Not `sys.stdin`, whose lock Python takes at exit.
     while os.read(0, _PIECE):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

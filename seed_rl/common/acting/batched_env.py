@@ -5,10 +5,10 @@ Each step reports, per environment, the results of the previous action:
 * An episode that *terminates* is reset in the same step: `done` comes with the last reward and
   with the first observation of the next episode.
 * An episode that is *truncated* (by a time limit) would have continued, so the learner should
-  bootstrap from its end. Its last observation is reported as an ordinary, not-done step, whose
+  bootstrap from its end. Its last observation is reported as an ordinary step without `done`, whose
   action is ignored; the next step reports the first observation of the next episode with `done`,
   `abandoned` and reward 0. Meanwhile the other environments of the batch step as usual.
-* An environment may end only the *learner's* episode, such as a game of several lives when one is
+* An environment may end only the *learner's* episode, for example when one of several lives is
   lost. `done` then comes with the next observation of the same game and an `episode_step` above 0.
   Central inference counts returns and lengths over the whole game.
 """
@@ -40,7 +40,8 @@ class BatchStep(NamedTuple):
       raw_reward: <float32>[k] the unshaped reward (`info["score_reward"]`) if given, else the
         reward.
       success: <float32>[k] whether the episode has reached its goal (`info["is_success"]` of its
-        last step, also with `done`); NaN: the environment does not say. None: none of them does.
+        last step, also with `done`); NaN: the environment does not report it. None: no environment
+        does.
     """
 
     observation: Any
@@ -90,7 +91,7 @@ class EnvironmentCall:
     """
 
     def __init__(self, owner: str, method: str):
-        """For calls of `method` of the environment (or environments) `owner`."""
+        """For calls of `method` on the environment (or environments) `owner`."""
         self._owner, self._method = owner, method
 
     def __enter__(self) -> None:
@@ -108,7 +109,7 @@ class EnvironmentCall:
 
 
 def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
-    """A different seed for each environment, derived from `seed`; None for each if that is None."""
+    """A different seed for each environment, derived from `seed`; all None if it is None."""
     if seed is None:
         return [None] * len(env_ids)
     sequences = [np.random.SeedSequence([seed, int(i)]) for i in env_ids]

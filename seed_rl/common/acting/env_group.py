@@ -108,7 +108,7 @@ class EnvGroup:
           ClientError: the connection is lost.
         """
         arguments = (self._env_ids, self._run_ids, *self._report)
-        # The inference function of a program written for the original takes no successes.
+        # Inference functions of programs written for the original do not take successes.
         taken = len(self._inference.arguments)
         self._call = self._inference.start(*arguments[:taken])
 

@@ -1,4 +1,4 @@
-"""Wrappers that convert an environment's spaces to those agents support."""
+"""Wrappers that convert an environment's spaces to those that agents support."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.step(self._values[choice, np.arange(self._values.shape[1])])
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
-        """What the environment renders; Gymnasium sets the mode at creation, not by arguments."""
+        """What the environment renders; Gymnasium sets the mode at creation, not here."""
         del args, kwargs
         return self.env.render()
 
@@ -144,16 +144,16 @@ def height_and_width(frame_size: Sequence[int]) -> tuple[int, int]:
 def with_frames(
     env: Any, frame_size: Sequence[int] = (), grayscale: bool = False, frame_stack: int = 1
 ) -> Any:
-    """`env` in Gymnasium's wrappers for its frames.
+    """`env`, wrapped in Gymnasium's wrappers for frames.
 
     Args:
       env: a Gymnasium environment, or a vector environment.
       frame_size: height and width, or one number for both; (): as they are.
       grayscale: whether colours become grey.
-      frame_stack: observations in a stack, of which there are zeros before an episode.
+      frame_stack: observations in a stack, which is filled with zeros before an episode.
 
     Raises:
-      UserError: the observations are not of the kind that a wrapper takes.
+      UserError: a wrapper does not accept observations of this kind.
     """
     is_vector = isinstance(env, gymnasium.vector.VectorEnv)
     kinds: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
@@ -187,7 +187,7 @@ def with_frames(
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:
     """Wraps `env` with `AgentActions` and `AgentObservations` if they change its spaces.
 
-    Masks of actions become a part of the observation, see `action_masks`.
+    Action masks become a part of the observation, see `action_masks`.
 
     Args:
       env: a Gymnasium (or old gym) environment.
@@ -211,8 +211,8 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Converts observations to what networks take: <float32> or <uint8> arrays.
 
     `Discrete` and `MultiDiscrete` become one-hot vectors <float32>[sum of choices], `MultiBinary`
-    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. Images that have their
-    channels first get them last. `Dict` and `Tuple` keep their structure.
+    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. Channels-first images
+    become channels-last. `Dict` and `Tuple` keep their structure.
     """
 
     def __init__(self, env: Any):
@@ -326,7 +326,7 @@ def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Converter:
 
     def convert(value: Any) -> np.ndarray:
         choices = np.asarray(value) - start
-        if np.ndim(choices) == rank:  # One environment, much faster.
+        if np.ndim(choices) == rank:  # For one environment, much faster.
             vector = np.zeros(total, np.float32)
             vector[offsets + np.reshape(choices, -1)] = 1.0
             return vector
@@ -349,7 +349,7 @@ def _rescaling(box: spaces.Box) -> Callable[[Any], np.ndarray]:
     """A function that maps vectors [..., n] within [-1, 1] to `box`."""
     unflatten = _unflattening(box.shape)
     if box.dtype == np.float32 and np.all(box.low == -1.0) and np.all(box.high == 1.0):
-        # Common in MuJoCo, where scaling would make a step 10 % slower, and np.clip 5 %.
+        # Common in MuJoCo, where scaling would slow down a step by 10 %, and np.clip by 5 %.
         return lambda action: np.minimum(
             np.maximum(np.asarray(unflatten(action), np.float32), _MINUS_ONE), _ONE
         )

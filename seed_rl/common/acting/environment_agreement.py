@@ -1,4 +1,4 @@
-"""Whether a learner and an actor's environments fit together.
+"""Checks that a learner and an actor's environments match.
 
 An actor takes over the options of its environments from its learner, which may continue a run that
 was started with options other than the current defaults: an actor on another machine cannot see
@@ -27,13 +27,13 @@ from seed_rl.grpc.numpy_client import Client
 ENVIRONMENT = "environment"
 """Key of the options in the status of a learner's server."""
 
-_SENT = 5  # Ids, runs, outputs of environments, unshaped rewards, successes.
+_SENT = 5  # Environment ids, run ids, environment outputs, unshaped rewards, successes.
 _NAME = re.compile(r"[\w.+-]*")
 _NUMBERS = (bool, int, float, type(None))
 
 
 class OtherEnvironment(Exception):
-    """The learner's options differ.
+    """The learner's options of the environments differ.
 
     Attributes:
       config: the actor's options, with the learner's for those that the user did not set.
@@ -53,8 +53,8 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
       env_config: its options.
 
     Raises:
-      OtherEnvironment: it should be created again, with other options.
-      UserError: they differ, or the server has no inference function.
+      OtherEnvironment: the environment should be created again, with other options.
+      UserError: observations or actions differ, or the server has no inference function.
     """
     function = client.functions.get("inference")
     if function is None:
@@ -92,7 +92,7 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
 
 
 def describe(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that JSON can represent; others cannot be compared between processes."""
+    """The options that JSON can represent: only these can be compared between processes."""
     described = {}
     for name, value in environment.items():
         try:
@@ -113,7 +113,7 @@ def check(config: Any, learner: Any) -> None:
 
     Raises:
       OtherEnvironment: the actor should create its environments again, with other options.
-      UserError: it should, but the options could name code or files.
+      UserError: it should, but those options could name code or files.
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         return
@@ -138,7 +138,7 @@ def check(config: Any, learner: Any) -> None:
             f"The learner's environment has {' '.join(trusted)}, which an actor accepts only on "
             "its own command line. Start actors with the same environment options."
         )
-    logging.info("Environments as the learner has them: %s.", " ".join(arguments.values()))
+    logging.info("Taking over the learner's environment options: %s.", " ".join(arguments.values()))
     values = {n: tuple(v) if isinstance(v, list) else v for n, v in adopted.items()}
     raise OtherEnvironment(dataclasses.replace(config, **values))
 

@@ -19,7 +19,7 @@ class EnvironmentFamily:
       environment: name of the option that selects the environment, if there are several; its value
         becomes part of the default --logdir.
       check: `check(config)` raises `UserError` for an environment that does not exist, before
-        anything starts, and without making one; None: nothing is checked then.
+        anything starts, and without creating it; None: nothing is checked then.
     """
 
     config: type
@@ -31,7 +31,7 @@ class EnvironmentFamily:
 
 @runtime_checkable
 class Tasks(Protocol):
-    """Which task each environment plays, and how tasks are scored.
+    """Tells which task each environment plays, and how tasks are scored.
 
     If the options of the environments (`EnvironmentFamily.config`) have these methods, the learner
     reports each task separately.

@@ -60,7 +60,7 @@ class InternalRequest:
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentRequest(InternalRequest):
-    """What the environments' process does, as the JSON of `--play_request`.
+    """What the process of the environments should do, as the JSON of `--play_request`.
 
     Attributes:
       video: file to write a video to.
@@ -82,11 +82,11 @@ def serve(create_env: Callable[[int], Any], request: EnvironmentRequest) -> None
       EnvironmentFailure: the environment raised.
       UserError: it cannot be created or recorded, or the video cannot be written.
     """
-    # A call that hangs, in a driver say, would not notice that the other end is closed.
+    # A hanging call, in a driver say, would not notice that the other end is closed.
     parent_death.signal_me()
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(Connection(os.dup(0)))
-        with open(os.devnull, "rb") as nothing:  # Environments may read, too.
+        with open(os.devnull, "rb") as nothing:  # Environments may read standard input, too.
             os.dup2(nothing.fileno(), 0)
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:

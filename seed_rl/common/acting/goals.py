@@ -52,7 +52,7 @@ def reward_function(env: Any, space: spaces.Space[Any]) -> Callable[..., np.ndar
         )
     assert isinstance(space, spaces.Dict)
     goal = np.zeros(space[DESIRED].shape or (), space[DESIRED].dtype)
-    size = 1 + max(goal.shape, default=1)  # Differs from the size of a goal.
+    size = 1 + max(goal.shape, default=1)  # A number that differs from the size of a goal.
     batch = np.broadcast_to(goal, (size, *goal.shape))
     rewards(compute, batch, batch)
     return lambda achieved_goal, desired_goal: rewards(compute, achieved_goal, desired_goal)
@@ -62,7 +62,7 @@ def rewards(compute: Callable[..., Any], achieved: np.ndarray, desired: np.ndarr
     """Rewards [n] of actions that led to goals [n, ...].
 
     Raises:
-      UserError: `compute` returns anything else.
+      UserError: `compute` returns another shape.
     """
     result = np.asarray(compute(achieved, desired, {}))
     if result.shape != achieved.shape[:1]:

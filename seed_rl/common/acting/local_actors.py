@@ -67,7 +67,7 @@ class LocalActors:
           kind: one of `KINDS`.
           environments: how they create their environments.
           configs: of each actor.
-          on_failure: called, in another thread, when an actor ends by an error.
+          on_failure: called, in another thread, when an error ends an actor.
 
         Raises:
           UserError: `environments` cannot be sent to processes.
@@ -93,7 +93,7 @@ class LocalActors:
             actor.start()
 
     def leave(self, timeout_s: float = 1.0) -> None:
-        """Asks all actors to end, and waits a little, so that they do not miss the learner."""
+        """Asks all actors to end, and waits briefly: they would warn of a lost learner."""
         for actor in self._actors:
             actor.stop()
         deadline = time.monotonic() + timeout_s
@@ -207,7 +207,7 @@ class _ProcessActor:
         )
         self._watcher.start()
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `_watch` reports why it ended.
+        with contextlib.suppress(BrokenPipeError):  # `_watch` reports why the process ended.
             self._process.stdin.write(len(self._payload).to_bytes(8, "little") + self._payload)
             self._process.stdin.flush()
 
@@ -226,7 +226,8 @@ class _ProcessActor:
 
     def kill(self) -> None:
         self._stopping = True
-        # With the processes of its environments. The id is ours until `_watch` has waited for it.
+        # Includes the processes of its environments. The id stays valid until `_watch` has waited
+        # for it.
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -234,7 +235,7 @@ class _ProcessActor:
     def _watch(self, report: int) -> None:
         assert self._process is not None
         with open(report, "rb") as file:
-            text = file.read()  # Until the process ends.
+            text = file.read()  # Blocks until the process ends.
         code = self._process.wait()
         if not self._stopping:
             self.error = _error(self._task, code, text)
@@ -242,7 +243,7 @@ class _ProcessActor:
 
 
 def _pickled(environments: Environments, config: ActorConfig) -> bytes:
-    if environments.config is flags.FLAGS:  # It cannot be pickled, and is only read.
+    if environments.config is flags.FLAGS:  # FLAGS cannot be pickled, and are only read.
         values = types.SimpleNamespace(**flag_dictionary())
         environments = dataclasses.replace(environments, config=values)
     try:

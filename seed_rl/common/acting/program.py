@@ -35,15 +35,15 @@ class AgentProgram:
     """Learners and actors of one agent, for any environment.
 
     Attributes:
-      name: of the agent. `--agent` may repeat it: a call for another agent then fails.
+      name: of the agent. `--agent` may repeat it; the program of another agent then fails.
       create_job: the module with the agent's `create_job`, or a function that returns one; imported
         or called only in the learner, because such modules import TensorFlow.
       configs: its dataclasses of options, except for those of networks.
       create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
-      check: refuses flags of a learner that contradict each other, before anything starts.
-      instead: by names of flags that the agent does not have, what to write instead.
+      check: refuses contradictory flags of a learner, before anything starts.
+      instead: by the names of flags that the agent lacks, what to write instead.
     """
 
     name: str
@@ -86,8 +86,8 @@ class AgentProgram:
             the agent's own network, if it is used.
           presets: defaults that replace those of the dataclasses and of the agent.
           argv: name of the program, then flags; None: the command line.
-          callbacks: called in the learner; actors create them, too, so they should start in
-            `on_start`.
+          callbacks: called in the learner; actors also create them, so they should begin their work
+            in `on_start`.
           **defaults: further defaults of this program.
         """
         create_agent = create_agent or self.create_agent
@@ -97,7 +97,7 @@ class AgentProgram:
             *(RunConfig, actor.ActorConfig, family.config, LearnerConfig, *self.configs),
             *(*agent_configs, OptimizerConfig, DeviceConfig),
         )
-        # Presets may be made for the agent's own network, which the program need not use.
+        # Presets may be meant for the agent's own network, which the program need not use.
         unused = _names(self.network_configs) - _names(classes)
         presets = [preset.without(unused) for preset in (*self.presets, *presets)]
         options.define_flags(*classes, presets=presets, **defaults)
@@ -127,9 +127,9 @@ class AgentProgram:
         if _AGENT in flags.FLAGS:
             return
         given = any(re.match(f"--?{_AGENT}(=|$)", flag) for flag in argv)
-        text = "The agent to train; in programs with several, it chooses among them."
-        # Under a heading of absl's, a flag stays out of the run's record. To play a run that was
-        # started with --agent, pass it again.
+        text = "The agent to train; in programs with several agents, selects one of them."
+        # Under one of absl's headings, a flag is left out of the run's record. To play a run that
+        # was started with --agent, pass it again.
         heading = "Program" if given else "absl.agent"
         flags.DEFINE_enum(_AGENT, self.name, [self.name], text, module_name=heading)
 
@@ -151,11 +151,11 @@ def _act(family: EnvironmentFamily, env_config: Any) -> None:
 
 
 def _prepare(family: EnvironmentFamily, check: Callable[[], object] | None) -> None:
-    """Settles the flags that the user has not typed, and refuses action repeats without effect.
+    """Sets the flags that the user has not typed, and refuses action repeats without effect.
 
     Unless --logdir is given, the run's directory is named after the environment, and after the
-    agent if --agent selects one. If a run is saved there, a learner keeps its options. Actors ask
-    the learner for those of the environment: they may not see the directory.
+    agent if --agent selects one. If a run is saved there, a learner keeps its options. Actors,
+    which may not see the directory, ask the learner for those of the environment.
 
     With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
@@ -198,7 +198,7 @@ def answer_check(
         run.check_exposure()
     logdirs.check(run.logdir)
     answer = {"logdir": run.logdir, **continuation()}
-    # As they are now that a saved run's options are adopted.
+    # The current value: a saved run's options have been adopted.
     if _FRAMES in flags.FLAGS:
         answer["frames"] = flags.FLAGS[_FRAMES].value
     devices = options.from_flags(DeviceConfig)
@@ -215,16 +215,16 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
 
     Returns:
       refusal: why it cannot be continued with the flags given; None if it can, or there is none.
-      kept: options of that run which would have other values now.
+      kept: options of that run that would otherwise have other values now.
       changed: options that differ from those of that run, each with both values.
-      environment: what is kept of the environment's options, as flags for actors.
+      environment: those of the environment's options that are kept, as flags for actors.
     """
     logdir = flags.FLAGS.logdir
     answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": [], "environment": []}
-    options.from_flags(family.config)  # A wrong flag matters whatever the saved run is.
+    options.from_flags(family.config)  # A wrong flag is an error, whatever the saved run is.
     try:
         saved = saved_run.record(logdir)
-        # Options of another program.
+        # Refuses the options of another program.
         answer["refusal"] = saved_run.refusal(logdir, {})
         if saved is None or answer["refusal"]:
             return answer

@@ -1,7 +1,7 @@
 """Checks that rewards are numbers, and names environments in messages.
 
-NumPy would silently convert None to NaN and a one-element array to a number, and the fault would
-look like the agent's.
+NumPy would silently convert None to NaN and a one-element array to a number, and it would look as
+if the agent were at fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def number(value: Any, env_id: int | None = None, name: str = _REWARD) -> float:
         return float(value)
     try:
         array = np.asarray(value)
-    except ValueError:  # A list of lists of different lengths.
+    except ValueError:  # For example, nested lists of different lengths.
         array = np.asarray(None)
     if array.shape or array.dtype.kind not in "biuf":
         what = f"an array of shape {list(array.shape)}" if array.shape else f"{value!r}"

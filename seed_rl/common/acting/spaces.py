@@ -116,7 +116,7 @@ _ARRAY = re.compile(
 
 
 def parse(text: str) -> spaces.Space[Any]:
-    """The space that `describe` describes so.
+    """The space whose description by `describe` is `text`.
 
     Bounds may be missing: then bytes have all values, and other numbers no bounds.
 
@@ -262,7 +262,7 @@ def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
 
 def _rows(space: spaces.Space[Any], actions: Any) -> list[Any]:
     if isinstance(space, spaces.Discrete):
-        # Python numbers, because some environments reject NumPy's.
+        # Python numbers, because some environments reject those of NumPy.
         rows: list[Any] = actions.tolist()
         return rows
     if isinstance(space, spaces.Tuple):
@@ -277,8 +277,8 @@ def _rows(space: spaces.Space[Any], actions: Any) -> list[Any]:
 def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
     """Returns a function that checks a batch of `size` actions: a nest of <space.dtype>[k, ...].
 
-    The function raises a UserError if an action is not in the space, because then the learner was
-    started with another action space.
+    The function raises a UserError if an action is not in the space: the learner was then started
+    with another action space.
     """
     if isinstance(space, spaces.Tuple):
         parts = [action_checker(sub, size) for sub in space.spaces]

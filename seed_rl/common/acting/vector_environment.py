@@ -1,22 +1,22 @@
 """Environments with Gymnasium's vector interface as a `BatchedEnv`, without a loop over them.
 
 Gymnasium's vector environments differ in what they do at the end of an episode (`AutoresetMode`);
-all are brought to the protocol of `batched_env`:
+all are converted to the protocol of `batched_env`:
 
-* NEXT_STEP: the last observation, then a step that resets. The protocol does the same at a
+* NEXT_STEP: returns the last observation; the next step resets. The protocol does the same at a
   truncation. A terminated episode is reset at once by a partial reset; without one, it is reported
   as an end of the learner's episode whose game is truncated there, so that agents do not bootstrap
   from it and do not learn from the step that resets.
-* SAME_STEP: the first observation of the next episode; the last one is in the infos. After a
-  truncation, the step that the protocol leaves out has already happened in the new episode, which
+* SAME_STEP: returns the first observation of the next episode; the last one is in the infos. After
+  a truncation, the step that the protocol leaves out has already happened in the new episode, which
   is therefore started again by a partial reset.
-* DISABLED: nothing. Partial resets start the next episodes.
+* DISABLED: does nothing. Partial resets start the next episodes.
 
 A partial reset is `reset(options={"reset_mask": <bool>[k]})`, which Gymnasium's and ALE's
 environments know; others declare it as `metadata["reset_mask"] = True`. Without it, there
-are two differences: with NEXT_STEP, each terminated episode costs a step more, which is not learned
-from; with SAME_STEP, agents do not see the first step of an episode after a truncated one. DISABLED
-does not work without it.
+are two differences: with NEXT_STEP, each terminated episode costs an extra step, which is not
+learned from; with SAME_STEP, agents do not see the first step of an episode after a truncated one.
+DISABLED does not work without it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class VectorEnvironment:
         self._episode_step = np.zeros(size, np.int32)
         self.truncated = np.zeros(size, np.bool_)
         self._success = np.full(size, np.nan, np.float32)
-        self._begun_mask: Any = None  # Of episodes that begin before the protocol says so.
+        self._begun_mask: Any = None  # Masks of episodes that begin before the protocol says so.
 
     def reset(self, seed: int | None = None) -> Any:
         """Begins a new episode in every environment.
@@ -123,10 +123,10 @@ class VectorEnvironment:
         actions = self._check_actions(action_batch)
         abandoned = self.truncated
         if self.autoreset_mode == AutoresetMode.DISABLED and abandoned.any():
-            begun = self._reset_rows(abandoned)  # It does not step finished episodes.
+            begun = self._reset_rows(abandoned)  # The environment does not step finished episodes.
             self._begun_mask = self._mask(*begun)
         if self._masks is not None and self._begun_mask is not None and abandoned.any():
-            # The actions for the last states, which the protocol ignores, reach new episodes.
+            # The actions for last states, which the protocol ignores, are applied to new episodes.
             allowed = action_masks.allowed_actions(self.action_space, self._begun_mask)
             actions = _with_rows(actions, allowed, abandoned)
         actions = self._convert_actions(actions)
@@ -186,14 +186,14 @@ class VectorEnvironment:
             return seeds
         if type(base).__module__.startswith("ale_py."):
             return np.asarray(seeds)
-        return seeds[0]  # All that the interface guarantees.
+        return seeds[0]  # The interface guarantees no more.
 
     def _reset_rows(self, rows: np.ndarray) -> Any:
         """Begins new episodes in `rows` <bool>[k]; returns observations and infos of these."""
         return self._call("reset", options={"reset_mask": rows.copy()})
 
     def _mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Masks of actions <uint8>[k, choices]; () without."""
+        """Action masks <uint8>[k, choices]; () if there are none."""
         return self._masks.find(observation, info, len(self.env_ids)) if self._masks else ()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
@@ -201,7 +201,7 @@ class VectorEnvironment:
             return getattr(self.env, name)(*arguments, **named)
 
     def _observation(self, raw: Any, mask: Any) -> Any:
-        """Converts, and checks that the result fits the space that agents see."""
+        """Converts the observations, and checks that they fit the space that agents see."""
         size = len(self.env_ids)
         if self._masks is not None:
             raw = self._masks.put(raw, mask, self.truncated)
@@ -252,7 +252,7 @@ class VectorEnvironment:
 
 
 class SingleEnvironment(gymnasium.Env[Any, Any]):
-    """A vector environment of one as a single environment, for spaces and for playing."""
+    """A vector environment of size one as a single environment, for spaces and for playing."""
 
     def __init__(self, env: VectorEnvironment):
         """Adapts `env`, of one environment."""
@@ -262,7 +262,7 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
         self.action_space = env.action_space
         self.metadata = dict(getattr(env.env, "metadata", None) or {})
         self.render_mode = getattr(env.env, "render_mode", None)
-        self._first: Any = None  # Of the next episode, if it has already begun.
+        self._first: Any = None  # First observation of the next episode, if it has already begun.
         self._action: Any = None
 
     def reset(
@@ -277,7 +277,7 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
         return first, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Of a terminated episode, the observation may be the first of the next."""
+        """At a termination, the observation may be the first of the next episode."""
         self._action = nest.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], action)
         result = self._batch.step(self._action)
         observation = self._only(result.observation)

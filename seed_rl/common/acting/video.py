@@ -14,7 +14,7 @@ from seed_rl.common.system.extras import missing_extra
 
 _FORMATS = (".mp4", ".gif")
 _DEFAULT_FPS = 30.0
-_GIF_PIXELS = 320  # Of the longer side: GIFs of textures are large.
+_GIF_PIXELS = 320  # Pixels of the longer side: GIFs of textures are large.
 
 
 class VideoWriter:
@@ -70,7 +70,7 @@ class VideoWriter:
 
 
 def _scaled_down(frame: np.ndarray, factor: int) -> np.ndarray:
-    """The means of squares of `factor` pixels; the last pixels are cut off if they are fewer."""
+    """The means of squares with sides of `factor` pixels; incomplete ones are cut off."""
     height, width = (size // factor for size in frame.shape[:2])
     squares = frame[: height * factor, : width * factor].reshape(height, factor, width, factor, 3)
     return squares.mean((1, 3)).astype(np.uint8) if factor > 1 else frame

@@ -19,9 +19,9 @@ _PERIOD_S = 30.0
 
 
 class BestCheckpoint(Callback):
-    """Saves a checkpoint whenever the agent is better than before, but not all the time.
+    """Saves a checkpoint when the agent is better than before, at most once per period.
 
-    What an earlier learner has kept stays until it is exceeded.
+    A checkpoint kept by an earlier learner stays until its return is exceeded.
 
     Args:
       period_s: shortest time between two checkpoints.
@@ -36,7 +36,7 @@ class BestCheckpoint(Callback):
         try:
             self._best = float(json.loads((self._folder / _FILE).read_text("utf-8"))["return"])
         except (OSError, ValueError, LookupError, TypeError):
-            pass  # None was kept; or we cannot know how good it was.
+            pass  # None was kept, or its return is unknown.
 
     def on_report(self, report: Report) -> None:
         mean = report.mean_return
@@ -46,7 +46,7 @@ class BestCheckpoint(Callback):
             return
         self._saved = time.monotonic()
         if self.run.save(self._folder) is None:
-            return  # It has warned, and the earlier one is intact.
+            return  # `save` has warned, and the earlier one is intact.
         self._best = mean
         record = {"return": mean, "frames": report.frames}
         try:

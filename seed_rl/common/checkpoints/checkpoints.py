@@ -84,7 +84,7 @@ class CheckpointManager:
         for name, trackable in trackables.items():
             if isinstance(trackable, tf.keras.optimizers.Optimizer) and not trackable.built:
                 # Its slot variables would silently be neither saved nor restored.
-                raise ValueError(f"Build the optimizer '{name}' before making checkpoints of it.")
+                raise ValueError(f"Build the optimizer '{name}' before saving checkpoints of it.")
         self._directory = Path(directory)
         self._checkpoint = tf.train.Checkpoint(**trackables)
         self._keep = keep
@@ -147,7 +147,7 @@ class CheckpointManager:
     def add_extra(self, checkpoint: str) -> None:
         """Adds `extra` to the checkpoint of this name, which another learner has saved.
 
-        Not looked for: a network disk may list new directories late.
+        Does not check that it exists: a network disk may list new directories late.
         """
         for name, extra in self._extra.items():
             self._add(self._directory / checkpoint, name, extra)
@@ -288,8 +288,8 @@ def load_weights(
         `tf.train.Checkpoint(agent=...)`.
       agent: its variables exist already.
       config: all options by name, to report which of them differ if the weights do not fit.
-      network: names of those that define the network: if they differ although the weights fit,
-        that is a warning.
+      network: names of the options that define the network; a difference among them causes a
+        warning even if the weights fit.
 
     Raises:
       UserError: there is no intact checkpoint, or it was saved by another agent.

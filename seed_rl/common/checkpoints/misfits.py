@@ -46,7 +46,7 @@ def read(prefix: str, root: tf.train.Checkpoint, partly: bool = False) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error in one line, shortened: TensorFlow's put long paths first and the reason last."""
+    """The error in one line, shortened: TensorFlow puts long paths first and the reason last."""
     lines = str(error).strip().splitlines() or [""]
     line = f"{type(error).__name__}: {lines[0]}"
     return line if len(line) <= 300 else f"{line[:80]} ... {line[-200:]}"

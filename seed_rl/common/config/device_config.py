@@ -38,26 +38,26 @@ class DeviceConfig(Checked):
     )
     training_threads: int = option(
         0,
-        "CPU threads among which TensorFlow distributes the ops of a training step, and the work "
-        "of each; 0: one per core. 1 is faster where ops take microseconds, with small networks, "
-        "and where runs train beside each other on all cores.",
+        "CPU threads over which TensorFlow distributes the ops of a training step, and the work "
+        "within each op; 0: one per core. 1 is faster with small networks, whose ops take "
+        "microseconds, and where several runs share all cores.",
         minimum=0,
     )
     jit: str = option(
         "auto",
-        "Compile training steps with XLA, for one training device; takes seconds at the start, on "
-        "a GPU up to a minute. auto: where it pays, which is on a GPU, and on a CPU for PPO, PQN "
-        "and other on-policy agents without convolutions and LSTM; never steps with assertions, "
-        "or other ops that XLA changes.",
+        "Compile training steps with XLA, for one training device; takes seconds at the start, "
+        "up to a minute on a GPU. auto: where it pays, which is on a GPU, and on a CPU for PPO, "
+        "PQN and other on-policy agents without convolutions and LSTM; never for steps with "
+        "assertions or other ops that XLA changes.",
         choices=("auto", "true", "false"),
     )
     learner_addresses: str = option(
         "",
-        "host:port of each of several learners that train together, separated by commas, where "
-        "they exchange gradients; the same list for all. Default: one learner.",
+        "Comma-separated list of host:port at which each of several learners exchanges "
+        "gradients; the same list for all of them. Default: one learner.",
     )
     learner_index: int = option(
-        0, "Index in learner_addresses of this learner, or of this actor's.", minimum=0
+        0, "Index in learner_addresses of this learner, or of this actor's learner.", minimum=0
     )
 
     def __post_init__(self) -> None:
@@ -89,14 +89,14 @@ class DeviceConfig(Checked):
         """Checks whether several learners may train together.
 
         Raises:
-          UserError: they cannot share the batch, or the network is not said to be closed.
+          UserError: they cannot share the batch, or --insecure is not set.
         """
         if self.learners > 1 and not insecure:
             raise UserError(
-                f"{self.learners} learners exchange gradients at ports of every network interface, "
-                "without token or encryption: whoever can reach those can run code in the "
-                "learners. Where only machines that you trust can (a closed network, a firewall), "
-                "add --insecure."
+                f"{self.learners} learners exchange gradients at ports of every network "
+                "interface, without token or encryption: anyone who can reach these can run code "
+                "in the learners. If only machines that you trust can (a closed network, a "
+                "firewall), add --insecure."
             )
         if batch_size % self.learners:
             raise UserError(
@@ -105,7 +105,7 @@ class DeviceConfig(Checked):
             )
 
     def own_seed(self, seed: int | None) -> int | None:
-        """The seed of this learner and its actors, whose environment ids are those of others."""
+        """The seed of this learner and its actors; other learners use the same environment ids."""
         if seed is None or not self.learner_index:
             return seed
         return int(np.random.SeedSequence([seed, self.learner_index]).generate_state(1)[0])

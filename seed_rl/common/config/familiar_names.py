@@ -1,4 +1,4 @@
-"""Names that options have in other libraries, and what they are called here.
+"""Names of options in other libraries, and what these options are called here.
 
 Those that mean the same are accepted. Others differ in a unit or a definition, so the message about
 an unknown flag names ours and the difference. A program's own flag of such a name is left alone.
@@ -19,7 +19,7 @@ _STEPS = "in training steps"
 _LOGDIR = "the directory of the run, with its checkpoints and TensorBoard's files"
 _DEVICES = "and --inference_devices=...: cpu, for example; by default a GPU, if there is one"
 _VALUE_COST = (
-    "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
+    "of the squared error (PPO) or of half of it (V-trace); libraries differ by this factor of 2"
 )
 
 SAME = {
@@ -73,7 +73,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "learning_starts": ("replay_buffer_min_size", _UNROLLS),
     "target_update_interval": ("update_target_every_n_step", _STEPS),
     "target_network_frequency": ("update_target_every_n_step", _STEPS),
-    "alpha": ("entropy_cost", "the temperature of SAC, at first"),
+    "alpha": ("entropy_cost", "the initial temperature of SAC"),
     "train_freq": ("replay_ratio", "unrolls trained on per new one"),
     "gradient_steps": ("replay_ratio", "unrolls trained on per new one"),
     "policy_lr": ("learning_rate", "of all networks"),
@@ -85,16 +85,16 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "value_loss_coeff": ("baseline_cost", _VALUE_COST),
     "target_kl": (
         "epochs_per_step",
-        "which bounds the change of the policy by fewer passes: none ends early at a divergence",
+        "where fewer passes bound the change of the policy; none ends early at a divergence",
     ),
     "gae_lambda": ("lambda_", "of the value targets"),
     "track": ("wandb_project", "the project in which Weights & Biases tracks the run"),
     "exp_name": ("logdir", _LOGDIR),
-    "resume": ("logdir", "the directory of the run that continues"),
+    "resume": ("logdir", "the directory of the run to continue"),
     "tensorboard_log": ("logdir", _LOGDIR),
     "capture_video": ("video_every", "environment frames between clips of the agent"),
     "save_freq": ("save_checkpoint_secs", "in seconds"),
-    "eval_freq": ("num_eval_envs", "environments that play evaluation episodes meanwhile"),
+    "eval_freq": ("num_eval_envs", "environments that play evaluation episodes during training"),
     "device": ("training_devices", _DEVICES),
     "cuda": ("training_devices", _DEVICES),
     "policy_kwargs": ("mlp_sizes", "the hidden layers; --help lists the network's other options"),
@@ -134,7 +134,7 @@ def instead(name: str, known: Container[str]) -> str | None:
     """What to write instead of a flag that the program does not have; None if we cannot say.
 
     Args:
-      name: of the unknown flag, also with dashes, as CleanRL writes it.
+      name: of the unknown flag, possibly with dashes, as CleanRL writes it.
       known: the program's flags.
     """
     plain = name.replace("-", "_")

@@ -94,7 +94,7 @@ def is_given(flag: flags.Flag[Any]) -> bool:
 
 
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
-    """Whether the flag with the name of an option only has the default of another class's option.
+    """Whether the flag with an option's name only holds the default of another class's option.
 
     This happens in a process that imports several environment families, each with its own `game`.
     """

@@ -1,7 +1,8 @@
 """Which layer sets an option: dataclass, preset, program, flag file or command line.
 
-absl replaces `--flagfile=PATH` by the lines of the file, in place, so whichever comes later wins,
-and does not record where a value came from. The command line is read again here, in the same order.
+absl replaces `--flagfile=PATH` with the lines of the file, in place, so whichever comes later wins,
+and does not record where a value came from. So the command line is read again here, in the same
+order.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ def origin(name: str) -> str:
 def is_chosen(name: str) -> bool:
     """Whether the user or the program, now or in the run that continues, has set a flag.
 
-    False for what a dataclass or preset sets, or a replayed run has computed; in a library, too.
+    False for values that a dataclass or preset sets or a replayed run computed, and in a library.
     """
     return _is_parsed(name) and not _is_computed(name) and not _is_preset(name)
 
 
 def may_be_adapted(name: str) -> bool:
-    """Whether a program's flag has a value that was not made for the other options' values.
+    """Whether a program's flag has a value that was not chosen to fit the other options.
 
-    So has a preset's, also that of a saved run; False in a library.
+    True for values of presets, including those of a saved run; False in a library.
     """
     if not _is_parsed(name):
         return False
@@ -122,7 +123,7 @@ def _origin(flag: flags.Flag[Any], given: Mapping[str | None, str]) -> str:
         return given.get(flag.name) or given.get(None, COMMAND_LINE)
     known = default_of(flag)
     if known is None or not same_value(flag.value, known.effective):
-        return PROGRAM  # Defined, or set after parsing, by its code.
+        return PROGRAM  # Defined by its code, or set there after parsing.
     return known.origin
 
 
@@ -178,7 +179,7 @@ def _expanded(
             continue
         path = os.path.expanduser((path if equals else next(remaining, "")).strip())
         if not path or path in open_files:
-            continue  # absl ignores circles, too.
+            continue  # absl ignores circular includes, too.
         lines = _lines(path)
         if lines is None:
             yield None, f"flag file {path}"

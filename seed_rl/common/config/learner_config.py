@@ -44,8 +44,9 @@ class LearnerConfig(Checked):
     )
     unroll_queue_size: int = option(
         -1,
-        "Complete unrolls that may be queued before inference blocks. At least what is taken at "
-        "once, the default: a batch for training, or up to 16 for the replay of R2D2 and SAC.",
+        "Complete unrolls that may be queued before inference blocks. Minimum and default: the "
+        "number taken at once, which is a batch for training, or up to 16 for the replay of R2D2 "
+        "and SAC.",
         minimum=-1,
     )
     inference_batch_size: int = option(
@@ -53,8 +54,8 @@ class LearnerConfig(Checked):
     )
     inference_timeout_ms: float = option(
         0.0,
-        "Milliseconds that an idle inference device waits to fill its batch; 0: runs with the "
-        "requests already there.",
+        "Milliseconds that an idle inference device waits to fill its batch; 0: runs at once "
+        "with the waiting requests.",
         minimum=0,
         maximum=1e9,
     )
@@ -72,7 +73,9 @@ class LearnerConfig(Checked):
         "last 20 evaluation episodes, or of the last 100 episodes without --num_eval_envs.",
     )
     stop_at_return: float | None = option(
-        None, "Ends the run as finished when that mean return reaches this. Default: never."
+        None,
+        "Ends the run as finished once the mean return, as for keep_best, reaches this. "
+        "Default: never.",
     )
     init_checkpoint: str | None = option(
         None, "Checkpoint that initializes the network weights of a new run."

@@ -1,8 +1,8 @@
 """The default --logdir.
 
-It is below the working directory, as in /tmp another user could have planted files, and named after
-the program and its environment, so that different runs do not share one. `check` finds directories
-that others have planted in a working directory like that.
+It is below the working directory, because in /tmp another user could have planted files, and named
+after the program and its environment, so that different runs do not share it. `check` finds
+directories that others have planted in a working directory that everyone can write to.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check(logdir: str | os.PathLike[str]) -> None:
             return
         if open_to_all and owner not in (0, os.geteuid()):
             raise UserError(
-                f"{path} belongs to another user, who may have prepared it, since everyone can "
-                f"write to {parent}. Start in a folder of your own, or choose a --logdir there."
+                f"{path} belongs to another user, who may have planted it: everyone can write to "
+                f"{parent}. Start in a folder of your own, or choose a --logdir in one."
             )
         parent = path

@@ -38,7 +38,7 @@ def run_main(
       prepare: called after flags are parsed and before `main`; with --only_check_args, `main` is
         not called.
       argv: name of the program, then flags; None: `sys.argv`.
-      instead: by names of flags that the program does not have, what to write instead.
+      instead: by the names of flags that the program lacks, what to write instead.
     """
 
     def guarded(argv: Sequence[str]) -> int:

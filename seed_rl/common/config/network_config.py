@@ -47,9 +47,9 @@ class ObservationConfig(Checked):
 
     normalize_observations: bool = option(
         False,
-        "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by the "
-        "statistics of all those trained on, and clipped to [-5, 5] (ppo: [-10, 10]). Images are "
-        "not.",
+        "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by "
+        "statistics of all observations trained on, and clipped to [-5, 5] (ppo: [-10, 10]). "
+        "Images are not.",
         network=True,
     )
 
@@ -59,7 +59,7 @@ def _lstm_sizes() -> tuple[int, ...]:
     sizes: tuple[int, ...] = option(
         (),
         "Units of the LSTM, or of several stacked ones (256,128); 0 or empty: no LSTM. Its input "
-        "includes the last action and reward; in sac the action alone, in ppo neither, unless "
+        "includes the last action and reward; in sac only the action; in ppo neither, unless "
         "there are images.",
         aliases=("lstm_size",),
         minimum=0,

@@ -236,7 +236,7 @@ def library_flags() -> frozenset[str]:
         for flag in defined
         if _is_of_library(heading)
     }
-    return frozenset(own | {"flagfile", "undefok"})  # Which absl does not keep with the others.
+    return frozenset(own | {"flagfile", "undefok"})  # absl does not keep these two with the others.
 
 
 def _is_of_library(heading: str) -> bool:
@@ -260,7 +260,7 @@ def refuse_unused(names: Sequence[str], why: str) -> None:
 
 
 def refuse_contradiction(name: str, value: Any, why: str) -> None:
-    """Refuses a flag that was given another value than the one in effect, except 0: derived.
+    """Refuses a flag that was set to another value than the one in effect; 0 stands for any.
 
     Args:
       name: of the flag; nothing is refused if the program does not define it.

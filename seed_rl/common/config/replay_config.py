@@ -103,7 +103,7 @@ class HindsightConfig(Checked):
 
 
 def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int) -> None:
-    """Checks that training begins before the run ends, and notes if that takes half of it.
+    """Checks that training begins before the run ends; prints a note if that takes half of it.
 
     Args:
       replay: options of the replay.
@@ -111,14 +111,14 @@ def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames
       unroll_frames: environment frames of one unroll.
 
     Raises:
-      UserError: it does not.
+      UserError: training does not begin before that.
     """
     warm_up, total = replay.replay_buffer_min_size * unroll_frames, learner.total_environment_frames
     if 2 * warm_up < total:
         return
     text = (
-        f"that takes --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls of "
-        f"{unroll_frames} frames = {warm_up:,} frames, and --total_environment_frames={total:,}. "
+        f"it begins after --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls of "
+        f"{unroll_frames} frames = {warm_up:,} frames, of --total_environment_frames={total:,}. "
         "Lower the former or raise the latter."
     )
     if warm_up >= total:

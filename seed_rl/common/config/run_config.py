@@ -60,7 +60,9 @@ class RunConfig(Checked):
         "environment frames.",
         minimum=1,
     )
-    play_request: str = option("", "Set by `seed-rl play`: what learner and actor play instead.")
+    play_request: str = option(
+        "", "Set by `seed-rl play`: what learner and actor play instead of training."
+    )
     stopped_exit_code: int = option(
         0,
         "Exit code after SIGTERM or SIGINT, unless all frames are used. For engines such as "
@@ -71,7 +73,7 @@ class RunConfig(Checked):
     task: int = option(
         0,
         "Index of this process among those of its run mode, from 0. Actors: -1 asks the learner "
-        "for environments that nobody else steps.",
+        "for environments that no other actor steps.",
         minimum=-1,
     )
     seed: int | None = option(
@@ -99,8 +101,8 @@ class RunConfig(Checked):
     )
     insecure: bool = option(
         False,
-        "Learner: serve other machines itself, without a proxy in front, or train with other "
-        "learners, in a network where you trust everyone. Off: it refuses to.",
+        "Learner: serve other machines without a proxy in front, or train with other learners, "
+        "in a network where you trust everyone. Off: the learner refuses to.",
     )
 
     def __post_init__(self) -> None:
@@ -119,14 +121,14 @@ class RunConfig(Checked):
 
     @property
     def training_envs(self) -> int:
-        """Environments that are trained on; their ids are the first."""
+        """Number of environments that are trained on; their ids come first."""
         return self.num_envs - self.num_eval_envs
 
     def played_env_id(self, index: int) -> int:
         """The id of the environment in which `seed-rl play` and `evaluate` play as the `index`-th.
 
-        They take turns with those for evaluation, if the run has any, which may have levels of
-        their own; else with all.
+        Takes turns among those for evaluation, if the run has any, as they may have levels of their
+        own; otherwise among all.
         """
         first = max(0, self.training_envs) if self.num_eval_envs else 0
         return first + index % (self.num_envs - first)

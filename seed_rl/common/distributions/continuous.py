@@ -15,7 +15,7 @@ StdFn = Callable[[tf.Tensor], tf.Tensor]
 """Maps a network output of any sign to a positive standard deviation, elementwise."""
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-_FARTHEST = 20.0  # In standard deviations: the mass of a tail beyond underflows float32.
+_FARTHEST = 20.0  # In standard deviations: the mass of the tail beyond it underflows float32.
 
 
 class Normal(Distribution):
@@ -64,8 +64,8 @@ class ClippedNormal(Normal):
     Between the bounds, the log probability is the log density of the normal; at a bound, it is the
     log probability of the whole tail that was clipped to it, so policy gradient and importance
     weights are correct there too. Entropy and divergence are also those of the clipped variable,
-    with respect to the same measure: length between the bounds plus unit mass at each bound. With
-    a mean far outside the bounds, where all actions are the same, the entropy is 0.
+    with respect to the same measure: length between the bounds plus unit mass at each bound. With a
+    mean far outside the bounds, all actions are the same and the entropy is 0.
     """
 
     def sample(self) -> tf.Tensor:
@@ -139,10 +139,10 @@ class TanhNormal(Normal):
     """tanh of a normal: a density on (-1, 1).
 
     atanh is infinite at -1 and 1, which float32 samples do reach. Beyond `threshold` the density is
-    therefore taken as constant: the mass of that tail divided by its width. `sample_and_log_prob`
-    knows the normal's sample and is exact everywhere. The divergence is that
-    of the normals, since invertible maps preserve it. The entropy has no closed form and is
-    estimated from one sample (unbiased, with gradients).
+    therefore taken to be constant: the mass of the tail divided by its width. `sample_and_log_prob`
+    knows the sample of the normal and is exact everywhere. The divergence is that of the normals,
+    since invertible maps preserve it. The entropy has no closed form and is estimated from one
+    sample (unbiased, with gradients).
     """
 
     def __init__(self, loc: tf.Tensor, scale: tf.Tensor, threshold: float = 0.999):
@@ -210,7 +210,7 @@ class Deterministic(Distribution):
 
 
 def mean_std(distribution: Any) -> tf.Tensor | None:
-    """Mean over the components of their standard deviation, before they are squashed or clipped.
+    """Mean over the components of their standard deviations, before squashing or clipping.
 
     Returns:
       <float32>[...], batch dimensions; None if the distribution is no `Normal`.

@@ -97,8 +97,8 @@ def categorical_distribution(
       n_actions: number of choices.
       dtype: integer type of the actions.
       start: number of the first choice.
-      one_of_several: whether a mask may forbid all of these choices, but not all of the action's;
-        they are then equally likely.
+      one_of_several: whether a mask may forbid all of these choices, though not all choices of the
+        action; they are then equally likely.
     """
     allowed = _or_all if one_of_several else lambda logits: logits
     return ParametricDistribution(

@@ -109,7 +109,7 @@ class ActingPolicy:
         return actions if state.batched else nest.map_structure(lambda a: a[0], actions), state
 
     def act(self, env_outputs: EnvOutput, state: ActingState) -> tuple[Nest, ActingState]:
-        """As a call, for what an actor reports.
+        """Like a call, but takes what an actor reports.
 
         Args:
           env_outputs: nest of arrays or tensors [envs, ...], not checked.
@@ -134,7 +134,7 @@ class ActingPolicy:
             return tf.constant(array.astype(spec.dtype.as_numpy_dtype))
 
         try:
-            if isinstance(specs, tf.TensorSpec):  # Otherwise a list of numbers is a nest.
+            if isinstance(specs, tf.TensorSpec):  # Otherwise a list of numbers would be a nest.
                 observation = np.asarray(observation)
             return nest.map_structure(batch, specs, observation)
         except ValueError:
@@ -149,7 +149,7 @@ class ActingPolicy:
 
 
 def _holds(dtype: tf.DType, array: np.ndarray) -> bool:
-    """Whether a type has the values of an array, as uint8 those of a mask of int8."""
+    """Whether a type can hold the values of an array, as uint8 can those of an int8 mask."""
     wanted = np.dtype(dtype.as_numpy_dtype)
     if np.can_cast(array.dtype, wanted, "same_kind"):
         return True

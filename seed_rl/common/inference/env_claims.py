@@ -14,10 +14,10 @@ LEASE_S = 60.0
 
 
 class EnvClaims:
-    """Which ids are free.
+    """Keeps track of which ids are free.
 
-    Those that actors with a --task use count as taken as soon as they call. If such an actor comes
-    later, it takes its ids over, and the other asks again.
+    Ids of actors with a --task count as taken as soon as these call. If such an actor comes later,
+    it takes over its ids, and the other actor asks again.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class EnvClaims:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """All are free.
+        """Starts with all ids free.
 
         Args:
           silence: returns <float32>[num_envs], the seconds since each environment's last call, NaN

@@ -1,8 +1,8 @@
 """Keeps unrolls that hold NaN, infinity or numbers beyond `LARGEST` out of training.
 
 Unrolls are checked as they leave the store: each only once, in large batches, while the id of its
-environment is still known, and without delaying the calls that actors wait for. Integer fields,
-such as frames of games, need no check.
+environment is still known, and without delaying calls of actors. Integer fields, such as game
+frames, need no check.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NonFiniteUnrolls:
     def __init__(self) -> None:
         self.count = 0
         self._lock = threading.Lock()
-        self._last: dict[int, float] = {}  # Time of each environment's latest such unroll.
+        self._last: dict[int, float] = {}  # By environment, the time of its latest such unroll.
         self._warned = -_WARN_EVERY_S
 
     def note(self, env_ids: np.ndarray) -> None:
@@ -86,7 +86,7 @@ def finite(agent_state: Nest, env_outputs: EnvOutput) -> tf.Tensor:
 
 def _bounded(tensor: tf.Tensor) -> tf.Tensor:
     """Which numbers are finite and at most `LARGEST`."""
-    # False for NaN. Half precision ends before `LARGEST`, which would become infinity.
+    # False for NaN. In half precision, `LARGEST` would become infinity.
     bound = tf.constant(min(LARGEST, float(tensor.dtype.max)), tensor.dtype)
     return tf.abs(tensor) <= bound
 
@@ -114,7 +114,7 @@ def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
 
 
 def _spoiled(unrolls: StoredUnrolls) -> StoredUnrolls:
-    """The batch, with NaN for numbers beyond `LARGEST`, which normalizers would take."""
+    """The batch, with NaN for numbers beyond `LARGEST`, which normalizers would accept."""
     steps = unrolls.steps
     state, reported = tf.nest.map_structure(_or_nan, (unrolls.agent_state, steps.env_outputs))
     return unrolls._replace(agent_state=state, steps=steps._replace(env_outputs=reported))

@@ -83,7 +83,7 @@ class CentralInference:
             self._warm(device, network)
 
     def _warm(self, device: str, network: tf.Module) -> None:
-        """Acts on zeros in each size that the device runs: the first time takes long."""
+        """Acts on zeros once in each size that the device runs: the first time takes long."""
         specs = self._specs
 
         @tf.function(input_signature=[tf.TensorSpec([], tf.int32)], autograph=False)
@@ -152,7 +152,7 @@ class CentralInference:
             padded = fitting if len(sizes) > 1 else sizes[0]
             with tf.device(padding):
                 inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)
-        # Only after `begin`, which returned the actions: it refuses unknown environments, which
+        # Only after `begin`, whose results these are: it refuses unknown environments, which
         # exploration would look up, and may wait for new weights.
         with tf.control_dependencies(tf.nest.flatten(inputs[1])), tf.device(device):
             acted = self._policy.act(network, *inputs)
@@ -225,7 +225,7 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
 
 
 def _shapes(nest: Nest) -> str:
-    """What the leaves of two nests must agree in, in words."""
+    """The types and shapes of a nest's leaves in words, for comparisons."""
 
     def words(leaf: Any) -> str:
         if leaf is None:

@@ -32,9 +32,9 @@ class EpisodeStats(NamedTuple):
       returns: <float32>[episodes], sum of the rewards; NaN if one was not finite, or beyond
         `types.LARGEST`.
       raw_returns: <float32>[episodes], sum of the unshaped rewards; NaN likewise.
-      ended_at: <int64>[episodes], rows of unrolls of all training environments (steps, and resets
-        after truncations), from the creation of
-        the store until the episode ended; never decreases.
+      ended_at: <int64>[episodes], rows that all training environments had added to unrolls (steps,
+        and resets after truncations) when the episode ended, since the store was created; never
+        decreases.
       successes: <float32>[episodes], whether they reached their goal; NaN: not known.
     """
 
@@ -286,7 +286,7 @@ class InferenceStore:
     def silence(self) -> np.ndarray:
         """Seconds since each environment's last call, <float32>[num_envs]; NaN before its first.
 
-        Time that calls spend waiting for the network or for training does not count.
+        The time that calls wait for the network or for training does not count.
         """
         return _ops().seed_inference_silence(self._handle).numpy()
 

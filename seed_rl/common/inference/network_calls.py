@@ -1,4 +1,4 @@
-"""Calls networks of either call form."""
+"""Calls networks in either of two forms."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def save_model(
         act(prev_actions, env_outputs, agent_state) -> (actions, agent_state)
 
     whose arguments and results are nests of [batch, ...]. `env_outputs` is a dictionary with the
-    fields of `EnvOutput`. For programs that know no nests, the signatures "serving_default" and
+    fields of `EnvOutput`. For programs without nests, the signatures "serving_default" and
     "initial_state" do the same with one named tensor per leaf: `prev_action`, `reward`, `done`,
     `observation`, `abandoned`, `episode_step`, `agent_state` and `action`, with the key or index
     appended where there are several (`observation_position`, `agent_state_0`).
@@ -70,7 +70,7 @@ def save_model(
 
 @contextlib.contextmanager
 def _without_information(logger: logging.Logger) -> Iterator[None]:
-    """Drops what is below a warning; in a notebook, TensorFlow prints each line twice."""
+    """Suppresses messages below warnings; in a notebook, TensorFlow prints each line twice."""
 
     def important(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING

@@ -67,20 +67,20 @@ class ActorCriticAlgorithm(Algorithm):
         return Acted(output.action, output, agent_state)
 
     def _check(self, output: Any) -> None:
-        """Refuses what would act or train otherwise than meant, or not at all."""
+        """Refuses outputs that would act or train in an unintended way, or not at all."""
         if missing := [name for name in ("action", "policy_logits") if not hasattr(output, name)]:
             raise UserError(
                 f"The network must return an AgentOutput, but {type(output).__name__} has no "
                 f"{', '.join(missing)}."
             )
-        # A subclass with a loss of its own may have other values, and nests of them.
+        # A subclass with a loss of its own may have other values, even nests.
         logits, n = output.policy_logits, self.distribution.param_size
         if tf.is_tensor(logits) and not logits.shape.is_compatible_with([None, n]):
             raise UserError(
                 f"The network's policy_logits are {logits.shape}, but must be [batch, {n}], the "
                 "parameters of the action distribution."
             )
-        baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics instead.
+        baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics.
         if tf.is_tensor(baseline) and baseline.shape[1:] == [1]:
             raise UserError(
                 f"The network's baseline is {baseline.shape}, but must be [batch], one value for "

@@ -34,12 +34,12 @@ from seed_rl.common.types import EnvOutput, Spaces, Specs, Unroll
 
 CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
 """`create_agent(action_space, observation_space, parametric_action_distribution)` returns a network
-in either call form of `call_network`; the last is the distribution over actions of that space."""
+in either call form of `call_network`; the last argument is the distribution over actions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AlgorithmContext:
-    """What an algorithm is created with, besides its own options.
+    """What algorithms are created from, besides their own options.
 
     Attributes:
       run: options shared with the actors.
@@ -202,8 +202,8 @@ class Algorithm(Policy):
     def taken_at_once(self, batch_size: int) -> int:
         """The most unrolls that `dataset` takes from the store at once, by default a whole batch.
 
-        The store must be able to hold as many, or inference and training would deadlock. More would
-        only grow older there.
+        The store must be able to hold that many, or inference and training would deadlock. More
+        would only get older there.
 
         Args:
           batch_size: unrolls per batch, over all replicas.
@@ -211,12 +211,12 @@ class Algorithm(Policy):
         return batch_size
 
     def ready(self) -> bool:
-        """Whether training may begin: not while a replay fills, say. Called after `dataset`."""
+        """Whether training may begin: not while a replay is filling. Called after `dataset`."""
         return True
 
     @property
     def unrolls_consumed(self) -> int:
-        """Unrolls of experience used so far, from which a run computes its frames."""
+        """Unrolls of experience used so far; a run computes its frames from them."""
         return self._trained_on
 
     def trained_on(self, num_unrolls: int) -> None:
@@ -234,7 +234,7 @@ class Algorithm(Policy):
     def jit_pays(self, device_type: str) -> bool:
         """Whether XLA makes training steps faster; called with variables created.
 
-        On a GPU it does: each small op costs its launch there (docs/scale.md).
+        On a GPU it does: there, each small op costs a kernel launch (docs/scale.md).
 
         Args:
           device_type: "CPU", "GPU" or "TPU".
@@ -245,7 +245,7 @@ class Algorithm(Policy):
         """Those of `trainable_variables` whose gradients are clipped separately.
 
         Lagrange multipliers belong here: the size of their gradients is unrelated to that of the
-        network's, and a shared norm would shorten the network's steps.
+        network's, and a shared norm would shrink the network's steps.
         """
         return []
 
@@ -267,8 +267,8 @@ class Algorithm(Policy):
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         """Called in Python after each training step (priorities, target networks).
 
-        Runs outside `strategy.run`, once for all replicas. By default, tells a network that has a
-        method `end_of_training_step_callback` (one that normalizes its observations, say). A
+        Runs outside `strategy.run`, once for all replicas. By default, calls the network's method
+        `end_of_training_step_callback`, if it has one (because it normalizes observations, say). A
         subclass that overrides this must call it.
         """
         callback = getattr(self.network, "end_of_training_step_callback", None)

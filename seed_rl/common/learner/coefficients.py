@@ -34,7 +34,7 @@ class Coefficient(tf.Module):
         raise NotImplementedError
 
     def scale_loss(self, unscaled_loss: tf.Tensor) -> tf.Tensor:
-        """`unscaled_loss` <float32>[...] times the weight, which is not trained by it."""
+        """`unscaled_loss` <float32>[...] times the weight; this does not train the weight."""
         return tf.stop_gradient(self()) * unscaled_loss
 
 
@@ -118,8 +118,8 @@ def bounded_exp(log_value: tf.Tensor, low: float, high: float) -> tf.Tensor:
     """exp(log_value) within [low, high], for multipliers trained by gradient descent.
 
     Outside the bounds, a gradient that leads back inside is that at the bound, and one that leads
-    further out is zero: a constraint that has long been met does not drive the logarithm so far
-    away that the multiplier would take as long to come back.
+    further out is zero: so a constraint that has long been met does not drive the logarithm so far
+    away that the multiplier would take equally long to come back.
 
     Args:
       log_value: <float32>[...].

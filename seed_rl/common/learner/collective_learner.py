@@ -1,15 +1,15 @@
 """A learner that trains together with others: one of several in a run.
 
-Each serves its own actors and takes its share of each batch from them; gradients are averaged over
-all. Before a training step the learners exchange what they have and want, so that all of them take
-the step, or none:
+Each serves its own actors, and its share of each batch comes from them; gradients are averaged over
+all. Before each training step the learners exchange what they have and want, so that either all of
+them take the step, or none does:
 
     learner 0: has a batch                         ┐
     learner 1: has a batch, SIGTERM has come       ├ all see the same rows: they save and end
     learner 2: waits for its actors                ┘
 
-A learner whose actors are slow takes part in the exchange every second, so the others know what
-they wait for.
+A learner with slow actors takes part in the exchange every second, so the others know what they are
+waiting for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TICK_S = 1.0
 
 
 class CollectiveLearner(Learner):
-    """Learner `job.learner_index` of `job.learners`; see `TrainingJob.part` for what is its own.
+    """Learner `job.learner_index` of `job.learners`; `TrainingJob.part` is its share.
 
     The first one saves the checkpoints, to which the others add their replays.
     """
@@ -46,13 +46,13 @@ class CollectiveLearner(Learner):
     def __init__(self, job: TrainingJob):
         self._index = job.learner_index
         self._exchange = Exchange(job.devices.training_strategy, self._index, job.learners)
-        self._unrolls = 0  # Of all learners, since the start.
+        self._unrolls = 0  # Sum over all learners, since the start.
         self._ends = self._finishes = self._saves = False
         self._serial = 0  # Of the checkpoint that the first learner has just saved; 0: none.
         self._waiting_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(1, "batches")
         self._batch: futures.Future[Any] | None = None
-        with others_alive():  # They take the first one's variables.
+        with others_alive():  # The others take the first learner's variables.
             super().__init__(job)
         for variable in variables.variables(self._algorithm.network):
             if variable.synchronization == tf.VariableSynchronization.ON_READ:
@@ -70,7 +70,7 @@ class CollectiveLearner(Learner):
 
     @property
     def frames(self) -> int:
-        """Of all learners, at the last exchange."""
+        """Frames of all learners, as of the last exchange."""
         unroll_frames = self._config.unroll_length * self._run.num_action_repeats
         return self._start_frames + self._unrolls * unroll_frames
 
@@ -126,17 +126,17 @@ class CollectiveLearner(Learner):
         return waits_for
 
     def _await_experience(self) -> None:
-        """Nothing: `_next` reports while it waits."""
+        """Does nothing: `_next` reports while it waits."""
 
     def _save_if_due(self) -> None:
-        # Skipped steps are those of all learners.
+        # All learners skip the same steps.
         if self._saves and not self._reporter.training_stalled():
             self.save()
             self._last_save = time.monotonic()
 
     def save(self) -> Path | None:
         self._serial = 0
-        self._agree()  # The frames of this moment.
+        self._agree()  # To get the current frames.
         frames, path = self.frames, None
         if self._index == 0:
             path = super().save()
@@ -151,12 +151,12 @@ class CollectiveLearner(Learner):
                 self._checkpoints.add_extra(checkpoint_list.name(self._serial, frames))
             if not self._inference.store.closed:
                 self._reporter.phase("training", frames)
-        self._agree()  # Nobody ends before all have saved.
+        self._agree()  # No learner ends before all have saved.
         return path
 
 
 def _late(waits_for: Sequence[int], filled: np.ndarray) -> str:
-    """What the others are waiting for; `filled` <bool>[learners]: whether a replay is."""
+    """What the others are waiting for; `filled` <bool>[learners]: whether each replay is filled."""
     filling = [i for i in waits_for if not filled[i]]
     names = ", ".join(map(str, filling or waits_for))
     if filling:

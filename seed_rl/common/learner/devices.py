@@ -147,7 +147,7 @@ def _limit_threads(config: DeviceConfig) -> None:
     try:
         tf.config.threading.set_inter_op_parallelism_threads(config.training_threads)
         tf.config.threading.set_intra_op_parallelism_threads(config.training_threads)
-    except RuntimeError:  # A notebook that has used TensorFlow; its threads are fixed.
+    except RuntimeError:  # A notebook has already used TensorFlow; the number of threads is fixed.
         logging.warning(
             "training_threads=%d has no effect: TensorFlow already runs in this process.",
             config.training_threads,
@@ -156,24 +156,24 @@ def _limit_threads(config: DeviceConfig) -> None:
 
 def hide_gpus() -> None:
     """Hides GPUs from TensorFlow in this process, but not from environments."""
-    with contextlib.suppress(RuntimeError):  # A program that has used TensorFlow.
+    with contextlib.suppress(RuntimeError):  # The program has already used TensorFlow.
         tf.config.set_visible_devices([], "GPU")
 
 
 def _grow_gpu_memory() -> None:
-    """Leaves what is not needed of a GPU's memory to environments and other processes."""
+    """Leaves unneeded GPU memory to environments and other processes."""
     for gpu in tf.config.list_physical_devices("GPU"):
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
-        except (RuntimeError, ValueError):  # A program that has used or divided the GPU.
+        except (RuntimeError, ValueError):  # The program has already used or divided the GPU.
             logging.warning("TensorFlow already runs: it keeps its share of %s.", gpu.name)
 
 
 def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits CPUs and GPUs between inference and training.
 
-    By default one device trains. The steps of several are not compiled (`training.TrainingStep`),
-    and by what was measured on one GPU (docs/scale.md) they are slower.
+    By default one device trains. Steps on several are not compiled (`training.TrainingStep`) and,
+    judging from measurements on one GPU (docs/scale.md), slower.
 
     Args:
       config: the split.
@@ -204,7 +204,7 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
 
 
 def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: float = 1.0) -> None:
-    """Copies the variables of `source` to `targets`, or moves those towards it.
+    """Copies the variables of `source` to those of `targets`, or moves these towards them.
 
     May run during inference: each variable changes as a whole. An inference that runs meanwhile
     uses some new and some old weights, as it does if inference and training share them; the
@@ -215,8 +215,8 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
     Args:
       source: a network, its variables mirrored or not.
       targets: networks of the same architecture, on any devices, with their variables created.
-      fraction: of the distance that the trainable variables of `targets` move; 1: copies. Others,
-        such as statistics of observations, are copied.
+      fraction: fraction of the distance by which trainable variables of `targets` move; 1: copies
+        them. Others, such as statistics of observations, are copied.
 
     Raises:
       ValueError: the variables differ in number or shape.
@@ -234,9 +234,9 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
 
 
 def through_tf_data(encode: Encoding, decode: Encoding) -> tuple[Encoding, Encoding]:
-    """Both, such that a batch keeps its structure: on its own, tf.data turns lists into tensors.
+    """Both, changed to keep a batch's structure: on its own, tf.data turns lists into tensors.
 
-    The first must have been traced before the second is.
+    The first must be traced before the second.
     """
     structure: list[Any] = []
 
@@ -266,7 +266,7 @@ def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -
         isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         and len(_training_devices(strategy)) == 1
     ):
-        # Distribution would add a second dataset, without these options.
+        # Distributing it would add a second dataset, without these options.
         return iter(make_dataset().with_options(options))
     return iter(
         strategy.distribute_datasets_from_function(lambda _: make_dataset().with_options(options))

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 
 class FusedAdam(tf.keras.optimizers.Adam):
-    """Keras's Adam, whose update of a variable is one pass over memory instead of ten.
+    """Keras's Adam, updating a variable in one pass over memory instead of ten.
 
-    Weights, state and checkpoints are the same, but for rounding. For float32 variables, without
+    Weights, state and checkpoints are the same, except for rounding. For float32 variables, without
     `amsgrad`. With small minibatches, Keras's takes a fifth of the time of training
     (docs/performance.md).
     """

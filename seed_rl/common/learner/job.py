@@ -71,12 +71,12 @@ class TrainingJob:
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
-      callbacks: called by the learner; of several, by the first.
+      callbacks: called by the learner; if there are several, by the first.
       learners: how many train together.
       learner_index: of this one among them.
       jit: `DeviceConfig.jit`.
-      environment: those of `options` that must match to resume a saved run.
-      network: names of further `options` that must.
+      environment: the `options` of the environment, which must match to resume a saved run.
+      network: names of further `options` that must match.
       files: texts to write to the logdir when training starts, by file name.
     """
 
@@ -147,7 +147,9 @@ class TrainingJob:
           UserError: as `train`.
         """
         if self._play_request():
-            raise UserError("This program calls `train`, which cannot play; let it call `execute`.")
+            raise UserError(
+                "This program calls `train`, which cannot play; call `execute` instead."
+            )
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
@@ -162,7 +164,7 @@ class TrainingJob:
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
-        # The first of several learners has recorded it, of which others differ in the seed.
+        # Only the first of several learners records the options; the others have another seed.
         saved = saved_run.record(self.run.logdir) if self.learner_index == 0 else None
         if saved and (changes := saved_run.changes(saved, job.options)):
             logging.warning("The run continues with other options: %s.", "; ".join(changes))
@@ -180,7 +182,7 @@ class TrainingJob:
         return learner
 
     def part(self) -> TrainingJob:
-        """What this one of several learners does: its share of each batch, in its own directory."""
+        """The job of one of several learners: its share of each batch, in its own directory."""
         config = dataclasses.replace(
             self.config,
             batch_size=self.config.batch_size // self.learners,
@@ -194,7 +196,7 @@ class TrainingJob:
         return dataclasses.replace(self, run=run, config=config, callbacks=())
 
     def _play_request(self) -> str:
-        # The flag counts even if the program built its own RunConfig: it must not train.
+        # The flag counts even if the program built its own RunConfig: the program must not train.
         return self.run.play_request or from_flags(RunConfig).play_request
 
 
@@ -232,9 +234,9 @@ def make_job(
       config: options of the learner.
       optimizer: options of the default optimizer, and of gradient clipping.
       device_config: what runs where.
-      devices: what runs where, if the program has chosen itself.
+      devices: what runs where, if the program has chosen that itself.
       agent_options: dataclasses of the agent's options, stored with checkpoints.
-      replay_ratio: replayed unrolls that a training step takes for each new one.
+      replay_ratio: replayed unrolls per new one in a training step.
       callbacks: called by the learner.
 
     Raises:
@@ -246,7 +248,7 @@ def make_job(
     device_config = device_config or from_flags(DeviceConfig)
     request = run.play_request or from_flags(RunConfig).play_request
     if request and not policy_server.ServeRequest.is_in(request):
-        device_config = DeviceConfig("cpu:0", "cpu:0")  # The GPU may be that of a training run.
+        device_config = DeviceConfig("cpu:0", "cpu:0")  # A training run may be using the GPU.
         hide_gpus()
     device_config.check_learners(config.batch_size, run.insecure)
     run = dataclasses.replace(run, seed=device_config.own_seed(run.seed))
@@ -338,9 +340,9 @@ def _check_memory(
 def _options_of_own(
     optimizer: OptimizerConfig, learning_rate_fn: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """What is recorded of an optimizer that the program made, by the names of `OptimizerConfig`."""
+    """What is recorded of a program's own optimizer, by the names of `OptimizerConfig`."""
     learning_rate = optimizer.learning_rate
     used = np.float32(learning_rate_fn(0))
     if used != np.float32(learning_rate):
-        learning_rate = float(str(used))  # As short as it was written.
+        learning_rate = float(str(used))  # With the digits that it was written with.
     return {"learning_rate": learning_rate, "clip_norm": optimizer.clip_norm}

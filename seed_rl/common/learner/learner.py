@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
 _REPORT_WAITING_S = 0.5
-_FAREWELL_S = 20.0  # For actors in a long step to learn that training is done.
+_FAREWELL_S = 20.0  # How long actors in a long step have to learn that training is done.
 
 
 class Learner:
@@ -66,7 +66,7 @@ class Learner:
         try:
             self._create()
         except BaseException:
-            self._lock.release()  # The program may continue, and try again.
+            self._lock.release()  # The program may go on, and try again.
             raise
 
     def _create(self) -> None:
@@ -189,7 +189,7 @@ class Learner:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
-        """Heeds signals within the context, and closes everything but the server at its end."""
+        """Handles signals within the context, and closes everything but the server at its end."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._lock.release)
             stack.enter_context(self._stop)
@@ -261,7 +261,7 @@ class Learner:
             self._copy_weights()
 
     def _next(self, batches: Iterator[Any]) -> Any:
-        """What to train on: one of `batches`, or the iterator; may raise one of `BATCHES_END`."""
+        """What to train on: a batch, or the iterator `batches`; may raise one of `BATCHES_END`."""
         return batches
 
     def _await_experience(self) -> None:
@@ -304,7 +304,7 @@ class Learner:
         """Reports, stops taking experience, and saves; tells actors if training is done."""
         self._report({}, last=True)
         on_trained()
-        self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
+        self._reporter.phase("saving", self.frames)  # From here on, this explains why actors end.
         finished = self.finished
         self._inference.store.close()
         if not finished:
@@ -316,7 +316,7 @@ class Learner:
                 f"The last checkpoint, after {self.frames:,} frames, could NOT be saved "
                 f"(newest: {'none' if newest is None else f'{newest:,} frames'}): {problem}."
             )
-        # Not before the checkpoint is safe: a learner that is started again needs its actors.
+        # Only once the checkpoint is safe: a restarted learner would need its actors.
         finished = finished and not self._callbacks.failed
         told_by = time.monotonic() + _FAREWELL_S
         if finished:
@@ -366,7 +366,7 @@ class Learner:
         return manager.save(self.frames)
 
     def _checkpoint_manager(self) -> checkpoints.CheckpointManager:
-        """Of the run; several learners save into the first one's checkpoints."""
+        """That of the run; several learners save into the first one's checkpoints."""
         index = self._job.learner_index
         run = self._logdir.parent if index else self._logdir
         suffix = f"-{index}" if index else ""

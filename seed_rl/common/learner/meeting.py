@@ -34,7 +34,7 @@ def meet(addresses: Sequence[str], index: int, patience_s: float) -> None:
       patience_s: how long to wait.
 
     Raises:
-      LostLearnerError: some did not come in time.
+      LostLearnerError: some did not connect in time.
       UserError: the first learner cannot listen at its port.
     """
     host, _, port = addresses[0].rpartition(":")
@@ -48,7 +48,7 @@ def meet(addresses: Sequence[str], index: int, patience_s: float) -> None:
 
 
 class _Wait:
-    """Says every half minute who is missing; ends after a while."""
+    """Logs every half minute who is missing; gives up after a while."""
 
     def __init__(self, addresses: Sequence[str], patience_s: float):
         self._addresses = addresses
@@ -57,13 +57,14 @@ class _Wait:
         self._said = time.monotonic()
 
     def for_learners(self, missing: Sequence[int]) -> None:
-        """Called again and again while these are missing."""
+        """Called repeatedly while these learners are missing."""
         names = ", ".join(f"{i} ({self._addresses[i]})" for i in missing)
         now = time.monotonic()
         if now > self._deadline:
             raise LostLearnerError(
-                f"Learner {names} did not come within {self._patience_s:.0f} s. Start all learners "
-                "together, with the same --learner_addresses, which all of them must reach."
+                f"Learner {names} did not connect within {self._patience_s:.0f} s. Start all "
+                "learners together, with the same --learner_addresses, which all of them must "
+                "reach."
             )
         if now - self._said > _SAY_EVERY_S:
             self._said = now
@@ -91,8 +92,8 @@ def _receive(port: int, learners: int, wait: _Wait) -> None:
                 said = connection.recv(64).decode("ascii", "replace")
                 match = re.fullmatch(_HELLO.format(index=r"(\d+)", learners=learners), said)
                 if match and 0 < int(match[1]) < learners:
-                    here[int(match[1])] = connection  # The newest: it may have started again.
-                else:  # No learner of this run.
+                    here[int(match[1])] = connection  # It may have started again.
+                else:  # Not a learner of this run.
                     connection.close()
         for connection in here.values():
             with contextlib.suppress(OSError):
@@ -111,8 +112,8 @@ def _call(host: str, port: int, hello: str, wait: _Wait) -> None:
 
 
 def _answer(connection: socket.socket, wait: _Wait) -> bytes:
-    """What the first learner says; b"": it has gone."""
+    """What the first learner answers; b"": it has gone."""
     while True:
         with contextlib.suppress(TimeoutError):
             return connection.recv(64)
-        wait.for_learners([0])  # Or for others, of which only that one knows.
+        wait.for_learners([0])  # Or for others, which only learner 0 knows.

@@ -1,4 +1,4 @@
-"""The default optimizer. TensorFlow is imported when it is created: main programs name it."""
+"""The default optimizer. TensorFlow is imported when it is created, not when programs name it."""
 
 from __future__ import annotations
 

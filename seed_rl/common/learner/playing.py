@@ -29,7 +29,7 @@ from seed_rl.common.types import EnvOutput
 if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
-_NEWS_S = 10.0  # An agent may get stuck, and not every environment has a time limit.
+_NEWS_S = 10.0  # Agents may get stuck, and not every environment has a time limit.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PlayRequest(InternalRequest):
       results: file for the episodes, one JSON line each, written as they end.
       environment: command of the environment's process, see `EnvironmentProcess`.
       episodes: how many to play.
-      steps: after how many to stop, also within an episode; None: no limit.
+      steps: number of steps after which to stop, even within an episode; None: no limit.
       weights: a checkpoint, or a directory of them; None: use `model`.
       model: an exported model.
       sampled: act as environment 0 does in training, rather than as in evaluation.
@@ -155,7 +155,7 @@ def play_episodes(
     """Plays like an actor and the learner's inference together, and yields episodes as they end.
 
     Each of k environments plays episodes / k of them, whichever end first: otherwise short episodes
-    would be counted more often.
+    would be overrepresented.
 
     Args:
       env: of k environments; not closed.
@@ -163,7 +163,7 @@ def play_episodes(
       seed: of the first reset; None: a different one each time.
       episodes: how many to play.
       stopped: asked before each step.
-      hint: printed behind the length of an episode that takes long.
+      hint: printed after the length of an episode that takes long.
     """
     observation = env.reset(seed)
     k = len(tf.nest.flatten(observation)[0])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
 _POLL_S, _REPORT_S = 0.2, 10.0
-_DONE_S = 2.0  # For actors to hear that all episodes have been played.
+_DONE_S = 2.0  # How long actors have to hear that all episodes have been played.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ServeRequest(InternalRequest):
       results: file for the episodes that end, one JSON line each.
       episodes: how many to serve; None: no end.
       sampled: act as environment 0 does in training, rather than as in evaluation.
-      refresh_s: seconds between looks for a newer checkpoint; 0: never.
+      refresh_s: seconds between checks for a newer checkpoint; 0: never.
     """
 
     weights: str
@@ -118,7 +118,7 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
 
 
 class _Weights:
-    """Those of a run's newest checkpoint."""
+    """The weights of a run's newest checkpoint."""
 
     def __init__(self, job: TrainingJob, path: Path):
         self._job, self._path = job, path
@@ -131,8 +131,8 @@ class _Weights:
         variables and the new ones of others.
 
         Raises:
-          UserError: the first does not fit, or there is none. Later ones are only logged: the run
-            may be replacing them.
+          UserError: the first checkpoint does not fit, or there is none. Later failures are only
+            logged: the run may be replacing checkpoints.
         """
         saved = checkpoint_list.list_checkpoints(self._path / checkpoint_list.DIRECTORY)
         newest = saved[-1].path if saved else self._path
@@ -156,7 +156,7 @@ class _Weights:
 
 
 class _Score:
-    """The episodes that count: as many of each environment, or short ones would count more."""
+    """The episodes that count: equally many of each environment, or short ones would count more."""
 
     def __init__(self, request: ServeRequest, num_envs: int):
         self._results = request.results

@@ -79,7 +79,7 @@ class ReplayAlgorithm(Algorithm):
         return tf.ones(tf.shape(unrolls.env_outputs.reward)[1:])
 
     def hindsight(self) -> Hindsight | None:
-        """What is applied to sampled batches, a new object for each call; by default nothing."""
+        """What to apply to sampled batches, a new object for each call; by default nothing."""
         return None
 
     def dataset(
@@ -170,7 +170,7 @@ def replay_files(
     Args:
       replay: what to save.
       wanted: the value of the option.
-      store: returns the store, whose end is that of the run; None: not yet created.
+      store: returns the store, which is closed when the run ends; None: not yet created.
     """
 
     def now() -> bool:

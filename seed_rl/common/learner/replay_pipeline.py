@@ -29,7 +29,7 @@ from seed_rl.common.replay import (
 from seed_rl.common.types import Unroll
 
 MOST_AT_ONCE = 16
-"""Unrolls that enter the replay at once."""
+"""Most unrolls that enter the replay at once."""
 
 _PENDING_UPDATES = 8
 _RECENT = 100
@@ -227,13 +227,13 @@ class BatchSource:
 
         sampled = tf.data.Dataset.from_generator(self._batches, output_signature=tuple(signature))
         # Private threads: sampling may wait for unrolls, whose inference needs one of TensorFlow's
-        # shared threads, and there may be only one.
+        # shared threads, of which there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
         return sampled.map(packed).prefetch(_SAMPLED_AHEAD).with_options(options)
 
     def _batches(self) -> Iterator[tuple[np.ndarray, ...]]:
-        """The fields of one batch after the other, until the replay is closed."""
+        """The fields of one batch after another, until the replay is closed."""
         for sample in self._replay.batches(self._batch_size):
             self._ages.append(float(np.mean(sample.ages)))
             unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
@@ -258,12 +258,12 @@ class ReplayMixer:
         self._ratio = ratio
 
     def dataset(self, new: tf.data.Dataset, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
-        """Batches `encode(Unroll)` of those of `new` and, behind them, `ratio` times as many."""
+        """Batches `encode(Unroll)` of the unrolls of `new` and `ratio` times as many old ones."""
 
         def mix(unrolls: Unroll) -> Nest:
             tensors = tf.nest.flatten(unrolls)
             replayed = tf.numpy_function(self._exchange, tensors, [t.dtype for t in tensors])
-            # The batch is the second dimension, after time; that of recurrent states the first.
+            # The batch is the second dimension, after time; in recurrent states, the first.
             num_states = len(tf.nest.flatten(unrolls.agent_state))
             mixed = []
             for i, (fresh, old) in enumerate(zip(tensors, replayed, strict=True)):

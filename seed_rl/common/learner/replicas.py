@@ -45,13 +45,13 @@ class BatchMean:
         return tf.math.divide_no_nan(total, self._count)
 
     def everywhere(self, values: tf.Tensor) -> tf.Tensor:
-        """The mean itself on every replica, for statistics such as a deviation; no gradient."""
+        """The mean itself on every replica, for statistics; no gradient flows."""
         return _mean_over_replicas(self(values))
 
     def explained_variance(self, predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """1 - Var(targets - predictions) / Var(targets) on every replica, <float32>[]; no gradient.
 
-        1: predictions are right but for a constant; 0: no better than one, or all targets are
+        1: predictions are right except for a constant; 0: no better than one, or all targets are
         equal; below 0: worse.
 
         Args:

@@ -22,7 +22,7 @@ from seed_rl.grpc import addresses
 if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
-_OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them around messages.
+_OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow adds these to messages.
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What several learners of one run say to each other, apart from their gradients.
+"""What the learners of one run tell each other, apart from their gradients.
 
 They are processes, usually on different hosts, under `tf.distribute.MultiWorkerMirroredStrategy`.
 TensorFlow's coordination service, in the first of them, notices those that are silent.
@@ -28,9 +28,9 @@ from seed_rl.common.learner.meeting import meet
 from seed_rl.common.system.stop_signal import SIGNALS
 
 SILENCE_S = 60
-"""A learner that sends no heartbeat for longer (a hung or lost host) ends all of them.
+"""If a learner sends no heartbeat for longer (a hung or lost host), all of them end.
 
-They are sent every half of that, so the others end 30 to 60 s after the last sign of life.
+Heartbeats are sent twice in that time, so the others end 30 to 60 s after the last sign of life.
 """
 _START_S = 300  # All must have started within this time: a run's nodes come up one by one.
 _CONNECT_S = 60  # Then TensorFlow connects them.
@@ -65,7 +65,7 @@ def make_strategy(
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type="worker", task_id=index, rpc_layer="grpc"
     )
-    # The strategy would do the same, but with 10 s of silence, which a loaded host may reach.
+    # The strategy would do the same, but allow only 10 s of silence, which a loaded host may reach.
     eager_context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
@@ -75,7 +75,7 @@ def make_strategy(
             coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=len(addresses))
         ],
     )
-    tf.get_logger().setLevel(logging.WARNING)  # It logs each collective of a function.
+    tf.get_logger().setLevel(logging.WARNING)  # It would log each collective of a function.
     logging.info("Learner %d of %d waits for the others.", index, len(addresses))
     meet(addresses, index, _START_S)
     try:
@@ -90,8 +90,8 @@ def make_strategy(
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """SIGTERM and SIGINT come after the context, in which TensorFlow sets a handler of SIGTERM that
-    ends nothing.
+    """Delays SIGTERM and SIGINT until after the context, in which TensorFlow sets a handler of
+    SIGTERM that does not end the process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -115,9 +115,9 @@ def others_alive() -> Iterator[None]:
         text = str(error)
         lost = re.search(r"(?:heartbeats\):|remote target)\s*/job:worker/\S*task:(\d+)", text)
         who = f"learner {lost[1]}" if lost else ""
-        if "CoordinationService/" in text:  # A call of the service, which is in learner 0.
+        if "CoordinationService/" in text:  # A call to the service, which runs in learner 0.
             who = "learner 0"
-        # Unless a learner is named, the error may be another one, of this learner's device say.
+        # Unless a learner is named, it may be another error, such as one of this learner's device.
         said = "" if who else f" ({text.splitlines()[0]})"
         raise LostLearnerError(
             f"Lost {who or 'another learner'}: it ended, or was silent for {SILENCE_S} s{said}. "
@@ -146,7 +146,7 @@ class Exchange:
     def __init__(
         self, strategy: tf.distribute.MultiWorkerMirroredStrategy, index: int, learners: int
     ):
-        """For the learner `index` of so many."""
+        """For learner `index` of `learners`."""
         self._index, self._learners = index, learners
         replicas = strategy.num_replicas_in_sync // learners
 
@@ -162,7 +162,7 @@ class Exchange:
         self._gather = gather
 
     def __call__(self, numbers: Sequence[int]) -> np.ndarray:
-        """All learners call this together, and wait for each other without a limit of time.
+        """All learners call this together, and wait for each other without a time limit.
 
         Args:
           numbers: this learner's, [n].

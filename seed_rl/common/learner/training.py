@@ -22,17 +22,17 @@ from seed_rl.common.normalization import replicated
 Gradients = list[tf.Tensor | None]
 
 _CHANGED_BY_XLA = {
-    # Compiled to nothing.
+    # XLA compiles these to nothing.
     *("Assert", "CheckNumerics", "CheckNumericsV2"),
-    # Results whose size depends on values are padded: with TensorFlow 2.21 their last element, or
-    # a cumulative sum of them, is wrong. (`tf.boolean_mask` and `tf.where(condition)` are "Where".)
+    # XLA pads results whose size depends on values: with TensorFlow 2.21 their last element, or a
+    # cumulative sum of them, is wrong. (`tf.boolean_mask` and `tf.where(condition)` are "Where".)
     *("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition"),
-    # Without the seed: the same numbers in each process (see `random_numbers`, which uses
+    # XLA ignores the seed: the same numbers in each process (see `random_numbers`, which uses
     # "RandomUniformInt").
     *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal"),
     *("Multinomial", "RandomShuffle"),
 }
-"""Ops that XLA compiles, but to something else."""
+"""Ops that XLA compiles to something that behaves differently."""
 
 
 BATCHES_END = (
@@ -101,8 +101,9 @@ class TrainingStep:
     def run(self, batches: Any, on_lost_batch: Callable[[], object] = lambda: None) -> _Trained:
         """Trains on the next batch of an iterator, or on a batch.
 
-        If XLA fails at the first batch and need not compile, the step runs without it; an iterator
-        has lost that batch, and `on_lost_batch` is called before it is asked for another.
+        If XLA fails at the first batch and compilation is not required, the step runs without it;
+        an iterator has then lost that batch, and `on_lost_batch` is called before the next is
+        requested.
 
         Returns:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
@@ -162,7 +163,7 @@ class TrainingStep:
         context = replicated.several()
         if context is None:
             return result
-        # One reduction, not one for each metric: each waits for the other replicas.
+        # One reduction for all metrics: each reduction waits for the other replicas.
         values = tf.stack([tf.cast(value, tf.float32) for value in result.metrics.values()])
         means = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.MEAN, values))
         return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
@@ -171,11 +172,11 @@ class TrainingStep:
 def _without_triton() -> None:
     """Keeps XLA from generating matrix products with Triton; XLA reads this when it first compiles.
 
-    That of TensorFlow 2.21 fails for a dense layer on the features of a convolution in bfloat16
+    Triton of TensorFlow 2.21 fails for a dense layer on the features of a convolution in bfloat16
     ("Failed to compute symbolic tile"). cuBLAS does the work instead.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    if not flags or flags.startswith("-"):  # Else it names a file.
+    if not flags or flags.startswith("-"):  # Otherwise it names a file.
         os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last counts.
 
 
@@ -195,7 +196,7 @@ def _first_line(message: str) -> str:
 
 
 def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) -> bool:
-    """Whether XLA is to compile the training step."""
+    """Whether XLA should compile the training step."""
     several = strategy.num_replicas_in_sync > 1
     if jit == "true" and several:
         raise UserError("--jit=true needs one training device and one learner. Leave it out.")
@@ -221,7 +222,7 @@ def _changed_by_xla(function: Any, *args: Any) -> set[str]:
 
 
 def _grows(node: Any) -> bool:
-    """Whether a node makes a list (`tf.TensorArray`) longer, which XLA ignores."""
+    """Whether a node may lengthen a list (`tf.TensorArray`), which XLA does not do."""
     return node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
 
 
@@ -284,7 +285,7 @@ def _averaged(gradients: Gradients) -> Gradients:
 
 
 def _among(variables: Sequence[tf.Variable], some: Sequence[tf.Variable]) -> list[bool]:
-    """Which of `variables` are among `some`; variables cannot be hashed."""
+    """Which of `variables` are in `some`; variables cannot be hashed."""
     ids = {id(variable) for variable in some}
     return [id(variable) in ids for variable in variables]
 

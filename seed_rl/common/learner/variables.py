@@ -51,6 +51,6 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
     elif isinstance(value, tf.Module):
         attributes = vars(value)
         for name in sorted(attributes):
-            # The ignored ones are TensorFlow's own, and refer to the same variables again.
+            # The ignored attributes are TensorFlow's own, and refer to the same variables again.
             if name not in value._TF_MODULE_IGNORED_PROPERTIES:
                 yield from _walk(attributes[name], visited)

@@ -27,26 +27,26 @@ _POLL_S = 0.1
 
 
 class Clips(Callback):
-    """Films the agent every so many frames, in a process of its own: `seed_rl.play`.
+    """Films the agent at intervals, in a separate process that runs `seed_rl.play`.
 
     Training waits only while a checkpoint is saved for it. The process has a low priority and no
-    GPU. There is one at a time: clips that are due meanwhile are left out. After a clip that fails,
+    GPU. Only one runs at a time: clips that are due meanwhile are skipped. After a clip that fails,
     no more are tried; training continues.
 
-    The process may run the code that the checkpoint names, because that is what runs here. So the
-    checkpoint is in a folder that no other user can write to, rather than in the logdir. Each clip
-    has its own: what cleans temporary folders might remove one that is kept for days, and then
-    anybody could create it again.
+    The process may run the code that the checkpoint names, because that code already runs here. So
+    the checkpoint is in a folder that no other user can write to, rather than in the logdir. Each
+    clip has its own folder: a cleaner of temporary folders might remove one that is kept for days,
+    and then anybody could create it again.
 
     Args:
-      every: environment frames between the beginnings of two clips.
+      every: environment frames from the start of one clip to that of the next.
       reporter: shows clips in TensorBoard, and failures as warnings.
       stopped: whether the run was asked to stop; ends the wait for the last clip.
     """
 
     def __init__(self, every: int, reporter: Reporter, stopped: Callable[[], bool] = lambda: False):
         self._every, self._reporter, self._stopped = every, reporter, stopped
-        self._due, self._now = 0, -1  # Without a report, nothing has been trained here.
+        self._due, self._now = 0, -1  # -1: no report yet, so nothing has been trained here.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -70,7 +70,7 @@ class Clips(Callback):
         self._now = report.frames
         if self._process is not None:
             self._look()
-        elif not report.last:  # The end comes after the last checkpoint.
+        elif not report.last:  # `on_end` follows, after the last checkpoint.
             self._film_if_due()
 
     def on_end(self, phase: str) -> None:
@@ -107,7 +107,7 @@ class Clips(Callback):
         )
         folder = Path(self._folder.name)
         self._clip, self._log = folder / "clip.gif", folder / "log"
-        if self.run.save(folder) is None:  # It has warned.
+        if self.run.save(folder) is None:  # `save` has warned.
             self._end()
             return
         self._frames, self._began = frames, time.monotonic()

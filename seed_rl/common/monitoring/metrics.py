@@ -150,7 +150,7 @@ class SummaryWriter:
             action()
         except (OSError, tf.errors.OpError) as error:
             self._warn(str(error).split("\n", 1)[0])
-        except Exception:  # A bug must not end the thread: `close` waits for it.
+        except Exception:  # A bug must not end the thread, which `close` waits for.
             logging.exception("A TensorBoard write failed. Training continues.")
 
     def _warn(self, reason: str) -> None:
@@ -163,13 +163,13 @@ _JUDGED = {False: 100, True: 20}  # Episodes by which an agent is judged: traini
 
 
 class _Recent:
-    """Returns of the episodes that ended in the last 5 % of frames, and at least of the last 10.
+    """Returns of the episodes that ended in the last 5 % of frames, but at least of the last 10.
 
-    A fixed number of long episodes may reach back over a third of a run, whose mean then lags far
+    A fixed number of long episodes may reach back over a third of a run; their mean then lags far
     behind the agent.
 
     Args:
-      most: episodes at most.
+      most: maximum number of episodes.
     """
 
     _SHARE, _FEWEST = 0.05, 10
@@ -196,7 +196,7 @@ class EpisodeStatistics:
       num_action_repeats: environment frames per agent step.
       logdir: directory of `returns.csv`; None writes none.
       start_frames: environment frames from which the run continues.
-      finished: whether it does not continue.
+      finished: whether the run has already used all its frames.
       window: largest number of episodes in the recent means.
       tasks: reported separately, if given.
     """

@@ -6,11 +6,11 @@ A RUN is the logdir of a run, a folder of such runs (a study), or a `returns.csv
 with the same options but the seed are one curve.
 
 - *Smoothed*: the value of a run at a point is the mean return of the episodes that ended in the
-  last 5 % of the axis (`--smoothing`), and at least of the last 10.
+  last 5 % of the axis (`--smoothing`), but at least of the last 10.
 - *Interval*, of five seeds or more: 95 % of the means of 2,000 bootstrap samples of the seeds. With
-  few it is narrower than it should be; tables of studies have Student's t.
+  few seeds it is narrower than it should be; tables of studies use Student's t.
 
-The mean goes as far as all seeds have come.
+The mean is drawn up to the point that all seeds have reached.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Curve(NamedTuple):
     Attributes:
       label: text for the legend.
       x: <float>[points], frames or hours.
-      seeds: <float>[seeds, points], smoothed returns; NaN where a run has not come.
+      seeds: <float>[seeds, points], smoothed returns; NaN beyond the end of a run.
     """
 
     label: str
@@ -54,13 +54,13 @@ class Curve(NamedTuple):
     seeds: np.ndarray
 
     def mean(self) -> np.ndarray:
-        """<float>[points], the mean over seeds as far as all have come, NaN from there on."""
+        """<float>[points], the mean over seeds; NaN beyond the point that all have reached."""
         return np.mean(self.seeds, 0)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The lower and the upper end of the mean's interval, <float>[points] each.
 
-        None of fewer than five seeds: of three, 95 % of the samples' means span all seeds.
+        None with fewer than five seeds: with three, 95 % of the samples' means span all seeds.
         """
         if len(self.seeds) < _FEWEST_SEEDS:
             return None
@@ -211,7 +211,7 @@ def _smoothed(axis: np.ndarray, values: np.ndarray, points: np.ndarray, width: f
     starts = np.minimum(np.searchsorted(axis, points - width, side="right"), ends - _FEWEST)
     starts = np.maximum(starts, 0)
     means = (sums[ends] - sums[starts]) / np.maximum(ends - starts, 1)
-    # A run that has ended is not drawn on, but for the last point, where rounding may decide.
+    # No value after a run's end, except for its last point, which rounding may put there.
     return np.where(points <= axis[-1] * (1 + 1e-9), means, np.nan)
 
 
@@ -408,17 +408,15 @@ def _hours_at(rows: Sequence[EpisodeRow], frames: np.ndarray) -> np.ndarray:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seed-rl plot",
-        description="Draws learning curves: the mean over seeds, with a 95 % interval from "
-        "five seeds on. Runs with the same options but the seed are one curve, labelled by "
-        "what differs from the others.",
+        description="Draws learning curves: the mean over seeds, with a 95 % interval from five "
+        "seeds on. Runs that differ only in the seed are one curve, labelled by its "
+        "differences from the others.",
     )
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="logdir of a run, or folder of runs, as of a study"
     )
     parser.add_argument("--out", default="curve.png", help="file to write: .png, .svg or .pdf")
-    parser.add_argument(
-        "--x", choices=tuple(X_LABELS), help="x-axis; by default, two panels have one each"
-    )
+    parser.add_argument("--x", choices=tuple(X_LABELS), help="x-axis (default: a panel for each)")
     parser.add_argument("--score", action="store_true", help="plot unshaped returns (game scores)")
     parser.add_argument(
         "--smoothing",
@@ -449,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one, group in zip(curves, groups, strict=True):
         means = one.mean()
         known = np.flatnonzero(~np.isnan(means))
-        end = "no frame that all have reached"
+        end = "no point that all seeds have reached"
         if known.size:
             x = one.x[known[-1]]
             at = f"{x:,.0f}" if axes[0] == "frames" else f"{x:.3g}"

@@ -28,7 +28,7 @@ from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
 _LONG_PAUSE_S = 10.0
 _BEAT_S = 1.0
 _LOG_PERIOD_S = 60.0
-_PERIODS_OF_WAITING = 2.5  # Without a report for this long, the training loop is waiting.
+_PERIODS_OF_WAITING = 2.5  # Without a report for this long, the training loop must be waiting.
 # Tags of the training steps' metrics by their names; others get the prefix train/.
 _TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
 
@@ -63,7 +63,7 @@ class FailingCalls:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._succeeded, self._errors = clock(), 0  # When a call last did; errors until then.
+        self._succeeded, self._errors = clock(), 0  # Time of the last success; errors then.
         self._answered = 0
         self._logged = -math.inf
         self._error: str | None = None
@@ -100,7 +100,7 @@ class SilentEnvironments:
         self._warned: set[int] = set()
 
     def update(self) -> tuple[tuple[int, float], ...]:
-        """Returns those that have never called, or are silent now and were at the last update.
+        """Environments that never called, or are silent now and were at the last update.
 
         As in `Progress.silent_envs`. Checking twice gives environments time to call again after a
         stall of the learner.
@@ -240,13 +240,13 @@ class Reporter:
                     self._progress.update(**self._actors(self._served()))
 
     def _actors(self, stats: Mapping[str, Any]) -> dict[str, Any]:
-        """What progress says of the actors."""
+        """The part of the progress that concerns actors."""
         last = self._progress.last
         if last.phase in ("starting", "training"):  # At the end, calls are refused.
             self._failing.update(stats)
         batch = self._served_lately.update(stats)["mean_batch"]
         return dict(
-            mean_inference_batch=batch or last.mean_inference_batch,  # Actors wait for training.
+            mean_inference_batch=batch or last.mean_inference_batch,  # 0: actors wait.
             warning=self._warning(),
             silent_envs=self._silent_envs(),
         )
@@ -300,7 +300,7 @@ class Reporter:
         self._skipped.check()
         self._take_episodes()
         with self._lock:
-            stats = self._served()  # Here, or `_watch` could have read newer ones.
+            stats = self._served()  # Read here, because `_watch` might have read newer ones.
             progress = self._progress.update(
                 phase="training",
                 last=last,

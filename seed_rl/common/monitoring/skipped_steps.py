@@ -17,8 +17,8 @@ _MOST_HELD = 100
 class SkippedSteps:
     """Warns when training steps are skipped in a row, and finally ends the run.
 
-    `add` only stores the tensors, so that it waits for the accelerator at most every hundred
-    steps. `check`, called with every report of the run, reads them.
+    `add` only stores the tensors, and waits for the accelerator at most every hundred steps.
+    `check`, called with every report of the run, reads them.
 
     Attributes:
       in_a_row: number of skipped steps up to the last one that `check` has read.

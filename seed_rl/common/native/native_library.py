@@ -1,4 +1,4 @@
-"""Finds the shared libraries that were built when the package was installed (no TensorFlow)."""
+"""Finds the shared libraries built when the package was installed (no TensorFlow)."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def how_to_build() -> str:
         return "Install the wheel of SEED RL again."
     if (installed := _hidden_installation()) is not None:
         return (
-            f"Start from another folder: Python takes the package in {_ROOT}, the sources, for "
-            f"the one installed in {installed}."
+            f"Start from another folder: here, Python imports the sources in {_ROOT} instead of "
+            f"the package installed in {installed}."
         )
     root = shlex.quote(str(_ROOT))
     if pathlib.Path(sys.prefix) == _ROOT / ".venv":
@@ -68,7 +68,7 @@ def how_to_build() -> str:
 
 
 def _hidden_installation() -> pathlib.Path | None:
-    """Where a built SEED RL is installed, if these are sources that Python finds before it."""
+    """Where a built SEED RL is installed, if Python finds these sources before it."""
     for folder in map(pathlib.Path, filter(None, sys.path)):
         built = folder / "seed_rl" / "_native" / "build_info.json"
         if built.exists() and folder.resolve() != _ROOT:

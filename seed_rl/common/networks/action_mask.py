@@ -13,9 +13,9 @@ from seed_rl.common.nest import Nest
 
 
 def masked(values: tf.Tensor, observation: Nest) -> tf.Tensor:
-    """`values`, where the observation has a mask -inf for what it forbids; no gradient there.
+    """`values`, with -inf and no gradient where a mask in the observation forbids the choice.
 
-    Rows whose mask allows nothing, such as the zeros of padding, stay as they are.
+    Rows whose mask allows nothing, such as padding with zeros, stay as they are.
 
     Args:
       values: logits or Q-values <float32>[..., choices].

@@ -17,7 +17,7 @@ _RELU_INIT = variance_scaling(2.0)
 
 
 class _ShallowTorso(tf.Module):
-    """Convolutions, the first of 8x8 with stride 4, and a dense layer.
+    """Convolutions, the first one 8x8 with stride 4, and a dense layer.
 
     Attributes:
       convolutions: (filters, kernel size, stride) of each.
@@ -195,12 +195,12 @@ class ImageEncoder(tf.Module):
         return tf.reshape(features, tf.concat([leading, [self.num_features]], axis=0)), state
 
     def stacked(self, images: tf.Tensor, state: Any, done: tf.Tensor) -> tf.Tensor:
-        """Only stacks, for several calls: their `images` may be any of the result's, in any order.
+        """Only stacks, for later calls: their `images` may be any rows of the result, in any order.
 
         Args: see `__call__`, with a time dimension.
 
         Returns:
-          [time, batch, ...] in a form of its own.
+          [time, batch, ...] in an internal format.
         """
         return self._stacked(images, state, done, True)[0]
 
@@ -225,7 +225,7 @@ class ImageEncoder(tf.Module):
 
         A convolution whose stride is the block size becomes one of stride 1 on the result. This
         speeds up stacking: frames are interleaved in runs of 16 bytes instead of single bytes, at
-        an eighth of the cost (which is that of a whole convolution).
+        an eighth of the cost (which equals that of a whole convolution).
         """
         if self._block == 1:
             return images

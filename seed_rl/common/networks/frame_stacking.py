@@ -89,8 +89,8 @@ def _stack_unroll(
     every = tf.concat([*past, new, tf.zeros_like(new[:1])], axis=0)
     black = tf.shape(every)[0] - 1
 
-    # Frames with equal counts of episode starts are of the same episode. The state's frames count
-    # as part of the current episode: those of earlier ones are already black.
+    # Frames with equal counts of episode starts belong to the same episode. The state's frames
+    # count as part of the current episode: those of earlier ones are already black.
     episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
     past_episode = tf.concat([tf.zeros([stack_size - 1, batch_size], tf.int32), episode], axis=0)
     rows = tf.reshape(tf.range(black), [-1, batch_size])

@@ -56,7 +56,7 @@ def to_rows(tensor: tf.Tensor) -> tf.Tensor:
     """[..., n] -> [rows, n], for products with a matrix.
 
     `tf.matmul` of more dimensions is a batch of products, such as one for each step of an unroll.
-    Its gradient computes that of the matrix for each of them, and then adds them up.
+    Its gradient computes the matrix's gradient for each of them, and then adds these up.
     """
     return tensor if len(tensor.shape) == 2 else tf.reshape(tensor, [-1, tensor.shape[-1]])
 

@@ -48,11 +48,12 @@ def create_network(
 
 
 def _lstm_sizes(conv: ConvNetworkConfig, mlp: MLPNetworkConfig) -> tuple[int, ...]:
-    """The units of the one LSTM, which both configs have an option for."""
+    """The units of the LSTM, for which both configs have an option."""
     given = {sizes for sizes in (tuple(conv.lstm_sizes), tuple(mlp.lstm_sizes)) if any(sizes)}
     if len(given) > 1:
         raise UserError(
             f"ConvNetworkConfig.lstm_sizes = {conv.lstm_sizes} and MLPNetworkConfig.lstm_sizes = "
-            f"{mlp.lstm_sizes} describe one LSTM: set one of them, or both to the same."
+            f"{mlp.lstm_sizes} describe the same LSTM: set only one of them, or both to the same "
+            "value."
         )
     return given.pop() if given else ()

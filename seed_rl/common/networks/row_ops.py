@@ -1,8 +1,8 @@
-"""Rows of tensors, moved in types for which GPUs have kernels.
+"""Moves rows of tensors in types for which GPUs have kernels.
 
 TensorFlow's `GatherV2` and `Select` have none for small integers: on a GPU, each call would bring
-all frames to the host and back. Rows are therefore moved in words of four bytes, where their size
-allows, as that of most images does.
+all frames to the host and back. Rows are therefore moved in words of four bytes if their size is a
+multiple, as for most images.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def select(condition: tf.Tensor, chosen: tf.Tensor, other: tf.Tensor) -> tf.Tens
 
 
 def _words(tensor: tf.Tensor, leading: int) -> int:
-    """Words of a row; 0: it stays as it is."""
+    """Number of words in a row; 0: it is not converted."""
     dtype, shape = tensor.dtype, tensor.shape[leading:]
     if not dtype.is_integer or dtype.size >= _WORD.size or not shape.is_fully_defined():
         return 0
@@ -76,7 +76,7 @@ def _from_words(moved: tf.Tensor, like: tf.Tensor, leading: int) -> tf.Tensor:
 
 
 def _joined(tensor: tf.Tensor, leading: int, trailing: Sequence[int]) -> tf.Tensor | list[int]:
-    """The first `leading` dimensions of a tensor, and others."""
+    """The first `leading` dimensions of a tensor, followed by others."""
     known = tensor.shape[:leading]
     if known.is_fully_defined():
         return [*known, *trailing]

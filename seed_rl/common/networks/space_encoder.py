@@ -18,7 +18,7 @@ from seed_rl.common.networks.layers import Dense, variance_scaling
 __all__ = ["SpaceEncoder", "has_images", "is_image", "refuse_unused_flags"]
 
 ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
-"""By name, the function and an initializer that preserves signal magnitude with it."""
+"""By name, the function and an initializer with which it preserves signal magnitude."""
 
 
 class SpaceEncoder(tf.Module):
@@ -136,7 +136,7 @@ def only_images(observation_space: spaces.Space[Any]) -> bool:
 
 
 def _seen(observation_space: spaces.Space[Any]) -> list[Any]:
-    """The spaces of the leaves that networks see, all but the mask of actions.
+    """The spaces of the leaves that networks see: all but the action mask.
 
     In the order of `tf.nest`, in which calls flatten observations.
     """

@@ -1,4 +1,4 @@
-"""Observations normalized by the statistics of everything a network was trained on."""
+"""Normalizes observations by the statistics of everything that a network was trained on."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LARGEST = 1e15
 class Normalizer(tf.Module):
     """clip((x - mean) / (std + eps)), per element of the last dimension.
 
-    Each replica adds its part of a batch to sums of its own; `finish_update` brings them together.
+    Each replica adds its part of a batch to sums of its own; `finish_update` merges them.
     The sums are float64, so that the deviation of samples far from 0 is not lost. Samples that are
     not finite, or beyond ±1e15, are left out, element by element.
 
-    The first call creates the variables. The learner makes it before it restores a checkpoint, and
-    in the scope of the training strategy.
+    The first call creates the variables. The learner makes that call before it restores a
+    checkpoint, in the scope of the training strategy.
 
     Attributes:
       mean: <float32>[size], 0 before the first `finish_update`.
@@ -48,7 +48,7 @@ class Normalizer(tf.Module):
         self._built = False
 
     def build(self, input_shape: Sequence[int | None] | tf.TensorShape) -> None:
-        """Creates the variables for inputs of this shape, whose last dimension counts."""
+        """Creates the variables for inputs whose shape ends like this one."""
         size = tf.TensorShape(input_shape)[-1]
         zeros = np.zeros(size)
         names = ("count", "total", "squares")
@@ -136,7 +136,7 @@ class NormalizeObservationsWrapper(tf.Module):
             self.stacked = policy.stacked
 
     def initial_state(self, *args: Any, **kwargs: Any) -> Nest:
-        """The network's."""
+        """The network's initial state."""
         return self._policy.initial_state(*args, **kwargs)
 
     def get_action(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +182,7 @@ class NormalizeObservationsWrapper(tf.Module):
         observation = without_mask(env_outputs.observation)
         rank = env_outputs.reward.shape.rank
         every = tf.nest.flatten(observation)
-        if self._vectors is None:  # In the first call: `stacked` gives images other shapes.
+        if self._vectors is None:  # First call only: `stacked` changes shapes.
             self._vectors = frozenset(
                 i
                 for i, x in enumerate(every)
@@ -212,7 +212,7 @@ class NormalizeObservationsWrapper(tf.Module):
 
 
 def normalized(network: tf.Module, config: ObservationConfig) -> tf.Module:
-    """`network`, or one that passes it normalized observations if `config` says so."""
+    """`network`, wrapped to receive normalized observations if `config` says so."""
     if not config.normalize_observations:
         return network
     return NormalizeObservationsWrapper(network, Normalizer())

@@ -1,6 +1,6 @@
-"""Statistics on several replicas: variables that all agree on, and sums over all parts of a batch.
+"""Statistics on several replicas: variables with a common value, and sums over a whole batch.
 
-These work within `strategy.run`, and outside any strategy, where the part is the whole batch.
+These work within `strategy.run`, and outside any strategy, where there is only one part.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def several() -> tf.distribute.ReplicaContext | None:
-    """The context of this replica, if there are others."""
+    """The context of this replica if there are others, else None."""
     context = tf.distribute.get_replica_context()
     return context if context is not None and context.num_replicas_in_sync > 1 else None
 
@@ -30,7 +30,8 @@ def variable(initial: np.ndarray, name: str, trainable: bool = False) -> tf.Vari
     Create it in the scope of the training strategy.
 
     Args:
-      initial: initial value; of NumPy, so that it may be created within a `tf.function`.
+      initial: initial value; a NumPy value, so that the variable may be created within a
+        `tf.function`.
       name: of the variable.
       trainable: whether an optimizer changes it too.
     """
@@ -44,7 +45,7 @@ def variable(initial: np.ndarray, name: str, trainable: bool = False) -> tf.Vari
 
 
 def accumulator(initial: np.ndarray, name: str) -> tf.Variable:
-    """A sum of which each replica keeps its own part; read outside `strategy.run`, it is whole."""
+    """A sum of which each replica keeps a part; read outside `strategy.run`, it is the total."""
     with tf.init_scope():
         return tf.Variable(
             initial,

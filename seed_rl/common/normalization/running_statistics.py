@@ -107,7 +107,7 @@ class EMAMeanStd(MeanStd):
         size, beta = self._initialized(), self._beta
         batch = _batch_moments(data, size, self.mean)
         distance = batch.mean - self.mean
-        # The second moment minus the square of the first, without their cancellation.
+        # The second moment minus the square of the first, without cancellation.
         variance = (1 - beta) * (self.variance + beta * tf.square(distance))
         variance += beta * tf.math.divide_no_nan(batch.summed_variance, batch.count)
         self.variance.assign(tf.where(batch.count > 0, variance, self.variance))
@@ -279,7 +279,7 @@ def merge_means(mu1: tf.Tensor, mu2: tf.Tensor, n1: tf.Tensor, n2: tf.Tensor) ->
 
 
 class _Moments(NamedTuple):
-    """Of a series of samples, <float32>[size] each."""
+    """The moments of a series of samples, <float32>[size] each."""
 
     count: tf.Tensor
     mean: tf.Tensor
@@ -301,7 +301,7 @@ def _batch_moments(data: tf.Tensor, size: int, near: tf.Tensor) -> _Moments:
         [tf.reduce_sum(tf.cast(counted, tf.float32), 0), tf.reduce_sum(x, 0)]
     )
     mean = tf.math.divide_no_nan(total, count)
-    # The second pass also makes up for what the first mean lost to rounding.
+    # The second pass also corrects rounding errors of the first mean.
     rest = tf.where(counted, x - mean, 0.0)
     total, squares = replicated.sums([tf.reduce_sum(rest, 0), tf.reduce_sum(tf.square(rest), 0)])
     correction = tf.math.divide_no_nan(total, count)

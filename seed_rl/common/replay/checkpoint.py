@@ -12,9 +12,9 @@ Records never change, so a segment that the previous checkpoint already has beco
 that file. A part of the unrolls can be loaded by reading only their segments.
 
 Corruption of a shared file affects every checkpoint that shares it. So each save reads an eighth of
-the files it shares, those not checked for the longest time, and writes the damaged ones anew from
-memory. Reading costs less than a copy at every n-th save, which would fill the disk with whole
-replays; and by reading all at once, a save of a large replay would take minutes.
+the files that it shares, those not checked for the longest time, and writes damaged ones again from
+memory. This costs less than a full copy at every n-th save, which would fill the disk with whole
+replays; and if all were read at once, saving a large replay would take minutes.
 
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
 <uint64> number of records, <uint32> end offset of each record, the records.
@@ -83,12 +83,12 @@ class SavedSegments:
         self._intact[_identity(stat)] = stat.st_size, stat.st_mtime_ns
 
     def knows(self, path: Path) -> bool:
-        """Whether the file has been noted and, by size and time, is unchanged since then."""
+        """Whether the file has been noted and, judging by size and time, has not changed since."""
         stat = path.stat()
         return self._intact.get(_identity(stat)) == (stat.st_size, stat.st_mtime_ns)
 
     def due(self, paths: Iterable[Path]) -> set[Path]:
-        """The noted files to be checked now: an eighth, noted the longest time ago.
+        """The noted files to be checked now: the eighth that was noted the longest time ago.
 
         Forgets all files but `paths`.
         """
@@ -186,7 +186,7 @@ def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) ->
         replay.restore(storage, manifest["state"])
     except ReplayCheckpointError:
         raise
-    except Exception as error:  # Whatever the files hold.
+    except Exception as error:  # The files may hold anything.
         raise ReplayCheckpointError(
             f"{directory} is damaged: {type(error).__name__}: {error}"
         ) from error
@@ -309,7 +309,7 @@ def _read(path: Path, inventory: dict[str, Facts]) -> bytes:
 
 
 def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments, check: bool) -> bool:
-    """Hard-links a file if it is still as it was written; with `check`, reads it to find out."""
+    """Hard-links a file if it has not changed since it was written; `check` reads it to verify."""
     try:
         if check or not saved.knows(source):
             if _facts([memoryview(_from_disk(source))]) != facts:
@@ -323,7 +323,7 @@ def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments, check:
 
 
 def _from_disk(path: Path) -> bytes:
-    """The content of a file, from the disk and not from the system's memory as far as possible."""
+    """The content of a file, read from the disk rather than the system's memory where possible."""
     with open(path, "rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         content = file.readall()

@@ -14,17 +14,18 @@ from seed_rl.common.replay.specs import FieldSpec
 
 
 class Hindsight:
-    """Cuts parts out of sampled windows and replaces their goals by what was achieved later.
+    """Cuts parts out of sampled windows and replaces their goals with what was achieved later.
 
     A part is `unroll_length` + 1 consecutive steps, at a random place of its window. With the given
-    probability its goal is replaced by the goal achieved at a random later step of the same episode
-    in the window (the strategy "future", section 4.5): that of the part's last step or of one after
-    it. All steps of the episode that the part ends in get the same goal, so that a value never
-    bootstraps from that of another goal. Steps of an earlier episode in the part keep theirs, and
-    so does every action that ended an episode: what it achieved is not observed.
+    probability its goal is replaced with the goal achieved at a random later step of the same
+    episode in the window (the strategy "future", section 4.5): that of the part's last step or of
+    one after it. All steps of the episode that the part ends in get the same goal, so that a value
+    never bootstraps from that of another goal. Steps of an earlier episode in the part keep their
+    goals, and so does every action that ended an episode: what it achieved was not observed.
 
-    The reward of an action whose goal was replaced changes by the difference of `compute_reward`
-    for the new and the old goal. Thread-safe only if each thread has its own instance.
+    The reward of an action whose goal was replaced changes by the difference between
+    `compute_reward` for the new goal and for the old one. Thread-safe only if each thread has its
+    own instance.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Hindsight:
         last = num_steps - 1 - np.argmax(same[::-1], axis=0)
         later = self._rng.integers(rows[-1], last + 1)
         replaced = same[rows, columns] & (self._rng.random(n) < self._probability)
-        replaced &= replaced[-2]  # Not the first step of an episode alone: it has no action yet.
+        replaced &= replaced[-2]  # Not only the first step of an episode: it has no action yet.
         new_goals = windows.env_outputs.observation[ACHIEVED][later, columns]
         env_outputs = self._relabelled(part.env_outputs, replaced, new_goals)
         return part._replace(env_outputs=env_outputs)

@@ -13,7 +13,7 @@ All take, for T steps of B environments,
 
 and return (value targets, advantages), <float32>[T, B] each, without gradient. After a termination
 the value is zero. An abandoned step has the advantage zero and its own value as target. Neither
-passes what comes later back. `done_abandoned` wins where both are true.
+passes later rewards back to earlier steps. `done_abandoned` wins where both are true.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class VTrace(AdvantageEstimator):
 class NStep(AdvantageEstimator):
     """N-step returns, minus the value for the advantage, without correction for the policy.
 
-    A return bootstraps from the state n steps ahead, or from the last one there is before that: the
-    end of the unroll counts as an abandonment.
+    A return bootstraps from the state n steps ahead, or from the last state before that: the end of
+    the unroll counts as an abandonment.
     """
 
     def __init__(self, n: int, name: str = "nstep2"):

@@ -1,9 +1,9 @@
-"""What a run's record would execute that is not part of SEED RL.
+"""Finds code outside of SEED RL that a run's record would execute.
 
-`config.json` names a program and its flags. A logdir, and so this file, may come from anyone. Of
-the programs, only SEED RL's own count as known; of their flags, `_CODE` lists those that name code
-or files with code, whatever their values look like. This is not a sandbox: it makes sure that the
-user is asked before foreign code runs.
+`config.json` names a program and its flags. A logdir, and so this file, may come from anyone. Only
+SEED RL's own programs count as known; `_CODE` lists those of their flags that name code or files
+with code, whatever their values look like. This is not a sandbox: it makes sure that the user is
+asked before foreign code runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PACKAGE = shipped.LAYOUT / "seed_rl"
 _EXAMPLES = shipped.LAYOUT / "examples"
 _PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
 _ENVIRONMENTS = "seed_rl.testing.envs"
-OF_THE_CALLER = "seed_rl.gym.from_python:create"  # Creates what the user gives, not the record.
+OF_THE_CALLER = "seed_rl.gym.from_python:create"  # From the user, not the record.
 
 
 def find(record: Mapping[str, Any]) -> list[str]:
@@ -66,7 +66,7 @@ def _program(name: str, arguments: list[str]) -> list[str]:
     place: Path | str = name
     if name.endswith(".py"):
         if not os.path.exists(name):
-            return []  # Nothing can run; starting it reports that.
+            return []  # Nothing can run; starting the program reports that.
         place = Path(name).resolve()
     elif name.partition(".")[0] == _EXAMPLES.name:
         place = _place_of_examples() / f"{name.partition('.')[2]}.py"
@@ -108,7 +108,7 @@ def _gin_file(name: str) -> list[str]:
 
 
 def _gin_at(name: str, seen: tuple[Path, ...]) -> list[str]:
-    """Of a gin file that is not SEED RL's: its real path, and what it imports and includes."""
+    """For a gin file that is not SEED RL's: its real path, and what it imports and includes."""
     found = shipped.find(name)
     if found is None:
         return []  # Loading it reports that.
@@ -148,7 +148,7 @@ class _Values(config_parser.ParserDelegate):
 
 
 def _levels(value: str) -> list[str]:
-    """DeepMind Lab runs a level's script, which a path would take from anywhere."""
+    """DeepMind Lab runs a level's script, which a path could take from anywhere."""
     paths = [name for name in value.split(",") if "." in name or name.strip().startswith("/")]
     return [f"--game={value}"] if paths else []
 

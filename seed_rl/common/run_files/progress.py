@@ -20,10 +20,10 @@ from seed_rl.common.system import durations, files
 
 FILE_NAME = "progress.json"
 ENDS = ("done", "stopped", "failed")
-"""The last phases: all frames used or ended by a callback, stopped before that, or an error."""
+"""The final phases: all frames used or ended by a callback; stopped before that; an error."""
 PHASES = ("starting", "training", "saving", *ENDS)
 LEARNERS = "learner-{index}"
-"""Directory, within a run's, of each of several learners but the first."""
+"""Directory within the run's for each of several learners except the first."""
 SILENCE_S = 15.0
 """Learners and environments that are silent for longer are reported."""
 _LONGEST_ETA_S = 100 * 365 * 86400.0
@@ -49,14 +49,14 @@ class Progress:
     first."""
     episodes: int
     mean_inference_batch: float
-    """Of the last second or so in which actors called."""
+    """Mean over the last second or so in which actors called."""
     eta_s: float | None
     """Seconds until `total_frames` at the current rate; None if unknown, for instance because
     training has stalled, or if the run has ended."""
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
-    """What the user should know or fix; set only while it applies."""
+    """Something that the user should know or fix; set only while it applies."""
     devices: str = ""
     """What infers and what trains."""
     reason: str | None = None
@@ -222,7 +222,7 @@ class ProgressWriter:
             return self._last
         now = self._clock()
         progress = dataclasses.replace(self._last, time=now, phase=phase, **values)
-        if phase == "training":  # Start-up does not count towards the rate.
+        if phase == "training":  # The start-up does not count towards the rate.
             self._rate.update(progress.frames, now)
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
@@ -252,7 +252,7 @@ class ProgressWriter:
                 self._overwrite()
 
     def _overwrite(self) -> None:
-        """Reports a full disk by overwriting the file's own block. Readers may see half."""
+        """Reports a full disk by overwriting the file in place. Readers may see half of it."""
         warnings = filter(None, (self._last.warning, files.no_room(self._path.parent)))
         text = _text(dataclasses.replace(self._last, warning="; ".join(warnings)))
         with contextlib.suppress(OSError):

@@ -25,8 +25,8 @@ class EpisodeRow(NamedTuple):
 
     Attributes:
       frames: environment frames that the run's training environments had acted when the episode
-        ended, with the resets after truncations. Those trained on, or inserted into a replay,
-        are fewer by what waits.
+        ended, with the resets after truncations. Fewer have been trained on, or inserted into a
+        replay: the rest still waits.
       time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.
@@ -56,8 +56,8 @@ def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
 class ReturnsLog:
     """Appends finished episodes to a run's file.
 
-    If the file cannot be written or read, a warning is logged and the run continues; what cannot be
-    read stays.
+    If the file cannot be written or read, a warning is logged and the run continues; unreadable
+    content stays.
 
     Args:
       logdir: an existing directory.

@@ -54,9 +54,9 @@ def describe(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
       Flags and options by name. If the program has parsed its flags, also `program`, a module or
-      the path of a script; `arguments`, its flags as on a command line; and `origins`, by name
-      where the options come from that differ from the dataclass's default (see `flag_origins`).
-      The on-policy agent adds `gin`, by name the values of all parameters of its parts.
+      the path of a script; `arguments`, its flags as on a command line; and `origins`, the sources
+      of the options that differ from the dataclass's default, by name (see `flag_origins`). The
+      on-policy agent adds `gin`, the values of all parameters of its parts, by name.
     """
     record = {**options.flag_dictionary(), **values}
     name = running_program.name()
@@ -111,7 +111,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _runs_below(directory: str | os.PathLike[str]) -> str:
-    """Which runs a directory contains, to be appended to a message; "" if none."""
+    """The runs in a directory, to be appended to a message; "" if there are none."""
     runs = sorted(str(file.parent) for file in Path(directory).glob(f"*/{FILE}"))
     more = ", ..." if len(runs) > 5 else ""
     return f", such as {', '.join(runs[:5])}{more}" if runs else ""
@@ -192,8 +192,8 @@ def _arguments() -> list[str]:
         flag = flags.FLAGS[name]
         serializer: Any = flag.serializer
         if serializer is None and not flag.boolean:
-            continue  # Its values cannot be written as text.
-        if isinstance(flag, flags.MultiFlag):  # It serializes to lines, which values may contain.
+            continue  # Values of this flag cannot be written as text.
+        if isinstance(flag, flags.MultiFlag):  # Serializes to lines; values may have several.
             values = flag.value or ()
             arguments += [f"--{name}={serializer.serialize(value)}" for value in values]
         else:

@@ -34,7 +34,7 @@ def adopt_saved_run() -> list[str]:
     Call it when flags are parsed, before anything reads them.
 
     Returns:
-      The options that would otherwise have other values now, for the user, as on a command line.
+      The options that would otherwise have other values now, as on a command line, to be shown.
 
     Raises:
       UserError: --logdir holds a run of another program, or cannot be read; or a value is no longer
@@ -54,8 +54,8 @@ def adopt_saved_run() -> list[str]:
 def adopt(record: Mapping[str, Any], trusted: bool = False) -> list[str]:
     """Makes the options of a record the defaults of the flags.
 
-    An option that is missing in a complete record is younger than the run, which then gets the
-    dataclass's default: by our rule, that is the behavior from before the option existed.
+    An option that is missing in a complete record is newer than the run, which then gets the
+    dataclass's default: by our rule, that is the behavior before the option existed.
 
     Args:
       record: from `run_record.read`; it may be damaged or malicious.
@@ -105,7 +105,7 @@ def _recorded(record: Mapping[str, Any], name: str) -> tuple[bool, Any]:
         if texts and isinstance(flag, flags.MultiFlag):
             return True, texts
         if texts:
-            with contextlib.suppress(TypeError, ValueError):  # Reported when it is set.
+            with contextlib.suppress(TypeError, ValueError):  # Setting it reports the error.
                 return True, flag.parser.parse(texts[-1])
             return True, texts[-1]
     return name in record, record.get(name)

@@ -102,8 +102,8 @@ def network_refusal(logdir: str | os.PathLike[str], differing: Collection[str]) 
       differing: the options of the network that differ, each with both values.
     """
     return (
-        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights have "
-        f"another meaning even where they fit: change that back to continue. {START_OVER} "
+        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights mean "
+        f"something else even where they fit: change that back to continue. {START_OVER} "
         f"{_start_from(logdir)}"
     )
 
@@ -124,11 +124,11 @@ def _start_from(logdir: str | os.PathLike[str]) -> str:
 
 
 def _original(logdir: str | os.PathLike[str]) -> str | None:
-    """Why a directory is refused in which an original program has left a checkpoint."""
+    """Why a directory with a checkpoint of an original program is refused."""
     try:
         names = sorted(filter(_ORIGINAL.fullmatch, os.listdir(logdir)))
     except OSError:
-        return None  # Missing, or something else that is reported when it is used.
+        return None  # The directory is missing, or unusable, which is reported when it is used.
     if not names:
         return None
     name = names[-1].removesuffix(".index")

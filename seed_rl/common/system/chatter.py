@@ -22,7 +22,7 @@ _CHATTER = re.compile(
             r"[IW]\d{4} \d\d:\d\d:[\d.]+" + _SOURCE,
             r"\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] ",
             r"To enable the following instructions",
-            # Errors only from the search for GPUs and from libraries that register twice.
+            # Of errors, only those of the search for GPUs and of libraries that register twice.
             r"(E\d{4} |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: E ).*"
             r"(cuInit|cudart_stub|cuda_executor|cuda_platform|cuda_diagnostics"
             r"|computation_placer|Unable to register cu)",

@@ -9,7 +9,7 @@ _LONGEST_DAYS = 100
 
 
 def describe(seconds: float) -> str:
-    """How long something takes, only as precisely as estimates of that length are.
+    """A duration, only as precise as estimates of that length are.
 
     Returns:
       "1:02:03" (hours, minutes, seconds) for less than a day; then "2 d 10 h"; "> 100 d" for more

@@ -39,5 +39,5 @@ def missing_dependency(error: Exception) -> UserError:
 
 
 def python_for_shell() -> str:
-    """The running interpreter, quoted for a shell: any other's pip installs elsewhere."""
+    """The running interpreter, quoted for a shell: pip of another one would install elsewhere."""
     return shlex.quote(sys.executable)

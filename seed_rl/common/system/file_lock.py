@@ -17,7 +17,8 @@ def try_lock(descriptor: int, shared: bool = False) -> bool:
 
     Args:
       descriptor: of the file.
-      shared: whether other shared locks are allowed meanwhile, as when asking if it is locked.
+      shared: whether other shared locks are allowed at the same time, as for asking whether it is
+        locked.
 
     Raises:
       OSError: the file system does not support locks.

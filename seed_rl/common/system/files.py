@@ -34,7 +34,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
 
 
 def open_no_link(path: str | os.PathLike[str], mode: str) -> IO[Any]:
-    """Opens a file for writing, but no symbolic link, which may point anywhere.
+    """Opens a file for writing unless it is a symbolic link, which might point anywhere.
 
     Raises:
       OSError: it is a link, or cannot be opened.

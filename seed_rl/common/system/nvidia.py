@@ -19,7 +19,7 @@ def visible_gpus() -> list[str]:
         return present
     numbers = {str(number) for number in range(len(present))}
     named = (name.strip() for name in os.environ[VISIBLE].split(","))
-    # As CUDA does, which ignores what follows the first invalid one.
+    # As CUDA does, which ignores everything after the first invalid one.
     return list(itertools.takewhile(lambda name: name in numbers or name[:1].isalpha(), named))
 
 

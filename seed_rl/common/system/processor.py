@@ -18,7 +18,7 @@ def model() -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether it has instructions for bfloat16, which is slower than float32 without them."""
+    """Whether the processor has bfloat16 instructions; without them, float32 is faster."""
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpuinfo("flags").split())
 
 

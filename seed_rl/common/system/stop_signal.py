@@ -22,8 +22,8 @@ class Requests:
     """Distinguishes repeated signals of one stop request from a demand to exit immediately.
 
     Job managers signal every process of a job, sometimes repeatedly, and a supervisor among those
-    processes forwards the signal. So SIGTERM insists only after the learner has had time to save.
-    Ctrl-C comes from the user, who presses it again to insist.
+    processes forwards the signal. So SIGTERM counts as insisting only after the learner has had
+    time to save. Ctrl-C comes from the user, who presses it again to insist.
 
     Args:
       save_time_s: seconds after the first signal during which SIGTERM does not insist.
@@ -79,7 +79,8 @@ class StopSignal:
         self._thread.start()
         self._previous_fd = signal.set_wakeup_fd(self._pipe[1].fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
-            # The C level writes to the pipe only if a handler is set; it has nothing to do.
+            # The C level only writes to the pipe if a handler is set; the handler itself does
+            # nothing.
             self._previous[number] = signal.signal(number, _ignore)
         return self
 

@@ -34,7 +34,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 def interrupt_ends() -> object:
     """Makes Ctrl-C end this process immediately, unless ignored; returns the previous handler.
 
-    As an exception, it would print tracebacks from the imports of large packages.
+    As an exception, it would print tracebacks of imports of large packages.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return signal.SIG_IGN

@@ -16,7 +16,7 @@ _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def check(token: str, name: str = "token") -> str:
-    """Returns the token if it can be sent; gRPC ends the process for others.
+    """Returns the token if it can be sent; for others, gRPC would end the process.
 
     Args:
       token: the secret.

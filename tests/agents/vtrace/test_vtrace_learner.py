@@ -158,7 +158,7 @@ class OnPolicy(VTrace):
 @pytest.mark.parametrize(
     ("algorithm", "ratio", "message"),
     [
-        (OnPolicy, 1, "OnPolicy learns only from what its latest policy did"),
+        (OnPolicy, 1, "OnPolicy only learns from the actions of its latest policy"),
         (VTrace, 10**9, "and --replay_ratio=1,000,000,000 times as many of --unroll_length"),
     ],
 )

@@ -166,7 +166,7 @@ def test_either_config_makes_the_lstm(create, space, config):
 
 def test_two_different_lstms_are_refused():
     configs = ConvNetworkConfig(lstm_sizes=(6,)), MLPNetworkConfig(lstm_sizes=(5,))
-    with pytest.raises(UserError, match=r"\(6,\) .* \(5,\) describe one LSTM"):
+    with pytest.raises(UserError, match=r"\(6,\) .* \(5,\) describe the same LSTM"):
         create_network(NESTED, ACTIONS, *configs)
 
 

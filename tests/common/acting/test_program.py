@@ -81,7 +81,7 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
         (
             "ppo",
             ["--clip_range=0.5", "--gin_bindings=ppo.epsilon = 0.25"],
-            "set the same differently",
+            "set the same thing differently",
         ),
     ],
 )

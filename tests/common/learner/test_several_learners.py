@@ -85,7 +85,7 @@ def test_learners_wait_until_all_are_here():
 
 @pytest.mark.parametrize("index, missing", [(0, r"1 \(b:2\), 2 \(c:3\)"), (1, r"0 \(localhost:")])
 def test_the_missing_learners_are_named(index, missing):
-    with pytest.raises(LostLearnerError, match=f"^Learner {missing}.* did not come within 1 s"):
+    with pytest.raises(LostLearnerError, match=f"^Learner {missing}.* did not connect within 1 s"):
         meet([f"localhost:{free_port()}", "b:2", "c:3"], index, patience_s=1)
 
 

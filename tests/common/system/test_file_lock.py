@@ -76,7 +76,7 @@ def test_only_a_process_is_stopped(
     lock = RunLock(tmp_path)
     (tmp_path / "supervisor.pid").write_text(content)
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled"))
-    with pytest.raises(UserError, match="supervisor.pid has no process id"):
+    with pytest.raises(UserError, match="supervisor.pid does not contain a run's process id"):
         stop.stop(tmp_path)
     lock.release()
     assert run_lock.running_pid(tmp_path) is None

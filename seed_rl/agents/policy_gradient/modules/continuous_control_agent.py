@@ -37,8 +37,8 @@ def swish(input_activation: tf.Tensor) -> tf.Tensor:
 class ContinuousControlAgent(tf.Module):
     """MLPs with or without LSTMs for policy and value, for vectors or nests of them.
 
-    In spite of its name it suits any action distribution. The baseline is what the value head
-    computes: with a reward normalizer, a normalized value.
+    Despite its name, it suits any action distribution. The baseline is the output of the value
+    head: with a reward normalizer, a normalized value.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ContinuousControlAgent(tf.Module):
         self._observation_normalizer = observation_normalizer
         self._correct_observations = correct_observations
         self._input_clipping = input_clipping
-        self._event_rank: int | None = None  # Of the observation's first leaf.
+        self._event_rank: int | None = None  # Of the first leaf of observations.
 
         def torso(num_layers: int, num_units: int, name: str) -> _Torso:
             return _Torso(
@@ -153,7 +153,7 @@ class ContinuousControlAgent(tf.Module):
         return self(input_, core_state)
 
     def update_observation_normalization_statistics(self, observations: Nest) -> None:
-        """Takes observations into account in their normalization, if there is any.
+        """Updates the statistics that normalize observations, if there are any.
 
         Args:
           observations: nest of [batch, ...] or [time, batch, ...]. The network must have been
@@ -307,8 +307,8 @@ def _activation(activation: str | Activation | None) -> Activation:
 def _initializer(initializer: str | Initializer, scaling: float | None = None) -> Initializer:
     """An initializer for one kernel, times `scaling`.
 
-    An initializer of Keras returns the same numbers each time; a copy draws others, unless it was
-    given a seed.
+    An initializer of Keras returns the same numbers each time; a copy draws others, unless it has a
+    seed.
     """
     initialize = tf.keras.initializers.get(initializer)
     if isinstance(initialize, tf.keras.initializers.Initializer):
@@ -317,7 +317,7 @@ def _initializer(initializer: str | Initializer, scaling: float | None = None) -
 
 
 def _has_std(distribution: ParametricDistribution) -> bool:
-    """Whether the parameters are the means of a vector, then as many standard deviations."""
+    """Whether the parameters are the means of a vector, followed by its standard deviations."""
     event_shape = distribution.event_shape
     return (
         distribution.reparametrizable

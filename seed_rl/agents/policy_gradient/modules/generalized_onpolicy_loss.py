@@ -28,7 +28,7 @@ from seed_rl.common.types import EnvOutput
 
 
 class PolicyLoss(tf.Module):
-    """Interface of policy losses. Further arguments are given to those that have them.
+    """Interface of policy losses. Further arguments are passed to those that accept them.
 
     These are `actions` [time, batch, ...], `target_logits` and `behaviour_logits` <float32>[time,
     batch, params], `parametric_action_distribution`, and `mask` <float32>[time, batch], 0 for
@@ -46,7 +46,7 @@ class PolicyLoss(tf.Module):
 
 
 class RegularizationLoss(tf.Module):
-    """Interface of regularizers. `with_logging` and `mask` are given to those that have them."""
+    """Interface of regularizers. `with_logging` and `mask` are passed if accepted."""
 
     @abc.abstractmethod
     def __call__(
@@ -94,16 +94,16 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
           policy_loss: see `PolicyLoss`; None in subclasses with a `_loss` of their own.
           discount_factor: per environment frame.
           regularizer: see `RegularizationLoss`; None for none.
-          max_abs_reward: rewards are clipped to this absolute value; 0 or None: not.
+          max_abs_reward: rewards are clipped to this absolute value; 0 or None: no clipping.
           handle_abandoned_episodes_properly: whether the value of an abandoned episode's last state
             is bootstrapped. Otherwise the episode counts as terminated there.
           huber_delta: errors above it enter the value loss linearly; None: mean squared error.
-          value_ppo_style_clip_eps: if set, the value loss is the larger of that of the prediction,
-            and that of the prediction clipped to at most this distance (in normalized units) from
-            the one made when acting.
+          value_ppo_style_clip_eps: if set, the value loss is the larger one of two: for the
+            prediction, and for the prediction clipped to at most this distance (in normalized
+            units) from the one made when acting.
           baseline_cost: weight of the value loss.
-          include_regularization_in_returns: whether rewards are reduced by the regularizer's loss
-            of the action they follow.
+          include_regularization_in_returns: whether each reward is reduced by the regularizer's
+            loss at the action before it.
           frame_skip: frames per step; the discount per step is `discount_factor ** frame_skip`.
           reward_scaling: factor of rewards, applied after clipping.
           name: of the module.
@@ -147,8 +147,8 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         """Which transitions of T + 1 steps are learned from, <float32>[time, batch].
 
         The last state of an abandoned episode has none: its action was never taken. If such states
-        are to count as terminal, those still have none that `done` had already ended: of vector
-        environments that reset late, and of unrolls that are left out (`finite_unrolls`).
+        should count as terminal, those that `done` had already ended still have none: in vector
+        environments that reset late, and in unrolls that are left out (`finite_unrolls`).
 
         Args:
           env_outputs: nest of [time + 1, batch, ...].
@@ -384,8 +384,8 @@ def _without_last(nest: Nest) -> Nest:
 def _neutral(output: Any, mask: tf.Tensor) -> Any:
     """`AgentOutput` with the parameters 0 where masked.
 
-    Of what was never done, log probabilities and divergences may be infinite, and then their
-    gradients NaN, even when multiplied by 0.
+    For actions never taken, log probabilities and divergences may be infinite, and their gradients
+    then NaN, even when multiplied by 0.
     """
     logits = output.policy_logits
     neutral = tf.where(mask[..., tf.newaxis] > 0, logits, tf.zeros_like(logits))
@@ -403,7 +403,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _call_with_options(part: Callable[..., Any], arguments: tuple[Any, ...], **options: Any) -> Any:
-    """Calls `part` with those of `options` that are parameters of it."""
+    """Calls `part` with those of `options` that it accepts."""
     parameters = inspect.signature(part).parameters
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         options = {name: value for name, value in options.items() if name in parameters}

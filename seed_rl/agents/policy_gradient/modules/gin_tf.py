@@ -1,6 +1,6 @@
 """Names of TensorFlow and Keras in gin configs: `@tf.keras.optimizers.Adam`, `@tf.nn.tanh`, ...
 
-Importing this module registers what configs of this agent name, and makes gin's own
+Importing this module registers the names that configs of this agent use, and makes gin's own
 `gin.tf.external_configurables` importable, for existing programs and configs.
 """
 

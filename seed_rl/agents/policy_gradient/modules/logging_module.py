@@ -9,11 +9,11 @@
         result = loss(...)
     logs                                # {"part/x": <tensor>}
 
-Each replica of a training strategy runs in a thread of its own. A tape collects what its own thread
-logs: the tapes of all replicas are open at the same time, on the same modules.
+Each replica of a training strategy runs in a thread of its own. A tape only collects what its own
+thread logs, because the tapes of all replicas are open at the same time, on the same modules.
 
 A tape that is opened and closed within the body of a loop, or within a `tf.function`, holds tensors
-of that graph: return their values from there, do not keep the tape.
+of that graph: return their values from there instead of keeping the tape.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ModuleAlreadyTapedError(ValueError):
 
 
 class _Logs(threading.local):
-    """Where the modules log to in this thread.
+    """Where modules log to in this thread.
 
     Not attributes of the modules: a tf.Module would track the tensors in them.
 
@@ -66,7 +66,7 @@ class LoggingModule:
         logs[key] = tf.stop_gradient(tf.convert_to_tensor(tensor))
 
     def set_logging_dict(self, logging_dict: dict[str, tf.Tensor]) -> None:
-        """Logs to a dictionary from here on, as within a tape, until `unset_logging_dict`.
+        """From here on, logs to a dictionary, as within a tape, until `unset_logging_dict`.
 
         Raises:
           ModuleAlreadyTapedError: it logs to one already.
@@ -89,7 +89,8 @@ def LoggingTape(  # noqa: N802  The name that existing programs use.
     """Collects what modules and their submodules log within the context, tensors by key.
 
     Args:
-      tracked_modules: one or several whose parts log; others than `LoggingModule`s are ignored.
+      tracked_modules: one or several modules whose parts log; parts that are not `LoggingModule`s
+        are ignored.
 
     Raises:
       ModuleAlreadyTapedError: another tape of this thread records one of the modules.

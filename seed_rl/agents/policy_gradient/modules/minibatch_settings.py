@@ -21,16 +21,17 @@ class MinibatchSettings(Checked):
 
     batch_mode: str = option(
         REPEAT,
-        "Minibatches of unrolls: the same in each epoch (repeat), or shuffled (shuffle). Or of "
-        "transitions, shuffled, with advantages computed once per training step (split), or anew "
-        "in each epoch (split_with_advantage_recomputation).",
+        "repeat: minibatches of unrolls, the same in each epoch; shuffle: of shuffled unrolls; "
+        "split: of shuffled transitions, with advantages computed once per training step; "
+        "split_with_advantage_recomputation: the same, with advantages computed anew in each "
+        "epoch.",
         choices=BATCH_MODES,
     )
     epochs_per_step: int = option(1, "How often a training step goes through its batch.", minimum=1)
     batches_per_step: int = option(
         1,
-        "Minibatches, each for one gradient step, into which a batch is divided. 0: as many as "
-        "batch_size makes of one unroll of each training environment.",
+        "Minibatches, each for one gradient step, into which a batch is divided. 0: the number "
+        "of minibatches of batch_size unrolls, given one unroll of each training environment.",
         minimum=0,
     )
 
@@ -72,6 +73,6 @@ class MinibatchSettings(Checked):
 
 
 def nearest_divisors(total: int, size: int) -> list[int]:
-    """The divisors of `total` next to `size`, which is not one."""
+    """The divisors of `total` nearest to `size`, which is not a divisor."""
     divisors = [n for n in range(1, total + 1) if total % n == 0]
     return [n for n in divisors if n < size][-1:] + [n for n in divisors if n > size][:1]

@@ -1,8 +1,8 @@
 """The training step: epochs of gradient steps on minibatches of a batch of unrolls.
 
 A training step of a small network takes hundreds of gradient steps of about a millisecond. They run
-in a loop within the graph, which holds the gradient step once: as copies, hundreds of them would
-take minutes to trace. Rows are shuffled by their indices, and each minibatch gathers its own.
+in a loop within the graph, which holds the gradient step once: hundreds of copies would take
+minutes to trace. Rows are shuffled by their indices, and each minibatch gathers its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def train(
       Means of loss and metrics over all gradient steps.
 
     Raises:
-      UserError: the batch cannot be divided, or holds recurrent states but is to be split.
+      UserError: the batch cannot be divided, or should be split but holds recurrent states.
     """
     num_steps, num_unrolls = batch.env_outputs.reward.shape
     settings.minibatch_size(num_unrolls, num_steps - 1)
@@ -77,7 +77,7 @@ def train(
 
 
 def with_stacks(network: Any, batch: Unroll) -> Unroll:
-    """`batch` with the frames stacked that the state holds, if the network can do that ahead."""
+    """`batch` with frames already stacked, if the network can do that in advance."""
     batch = Unroll(*batch)
     if not tf.nest.flatten(batch.agent_state) or not hasattr(network, "stacked"):
         return batch
@@ -157,7 +157,7 @@ def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: b
     Args:
       step: takes the index <int32>[].
       count: of the steps.
-      looped: whether in a loop within the graph, which then holds `step` once.
+      looped: whether to run them in a loop within the graph, which then holds `step` once.
 
     Returns:
       Means of loss and metrics over the steps.
@@ -175,7 +175,7 @@ def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: b
     if context is None:
         mean = _looped_mean(numbers, count)
     else:
-        # The loop is around the replicas: within loops of their own they could not meet.
+        # The loop is around the replicas: they could not synchronize within loops of their own.
         together = functools.partial(_mean_over_replicas, count=count)
         mean = context.merge_call(together, args=(numbers,))
     loss, *metrics = tf.unstack(mean)
@@ -202,7 +202,7 @@ def _looped_mean(numbers: Callable[[tf.Tensor], tf.Tensor], count: int) -> tf.Te
         lambda index, _: index < count,
         lambda index, total: (index + 1, total + traced(index)),
         (tf.constant(0), tf.zeros(traced.structured_outputs.shape)),
-        parallel_iterations=1,  # Each step reads the weights that the one before has written.
+        parallel_iterations=1,  # Each step reads the weights that the previous one has written.
     )
     return total / count
 

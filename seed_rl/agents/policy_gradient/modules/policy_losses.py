@@ -25,7 +25,7 @@ from seed_rl.common.learner.coefficients import (
 )
 
 _MAX_LOG_RATIO = 20.0  # Keeps ratios, and so gradients, finite.
-_NEVER = -1e30  # Advantage of actions to which no transformation may give weight.
+_NEVER = -1e30  # Advantage of actions that must get no weight from any transformation.
 
 
 @gin.configurable
@@ -87,7 +87,7 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
 
 @gin.configurable
 class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
-    """The policy loss of which all others are special cases."""
+    """The policy loss that has all others as special cases."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
           name: of the module.
 
         Raises:
-          ValueError: a maximum or a temperature without what it belongs to.
+          ValueError: a maximum or a temperature is given without what it applies to.
         """
         super().__init__(name=name)
         if max_importance_weight is not None and not use_importance_weights:
@@ -187,7 +187,8 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         """Moves the temperature towards its bound on the KL of the weights.
 
         The bound of Song et al. 2020 (V-MPO), equation 4: the derivative of their temperature loss
-        by the temperature is the bound minus the KL of the softmax weights from uniform ones.
+        with respect to the temperature is the bound minus the KL divergence of the softmax weights
+        from uniform ones.
 
         Args:
           scaled: <float32>[...] advantages divided by the temperature.
@@ -283,7 +284,7 @@ def awr(beta: float, w_max: float) -> GeneralizedAdvantagePolicyLoss:
 
 @gin.configurable
 def bc_logp() -> GeneralizedAdvantagePolicyLoss:
-    """Behavioural cloning: log likelihood of all actions, whatever their advantages."""
+    """Behavioural cloning: log likelihood of all actions, regardless of their advantages."""
     return GeneralizedAdvantagePolicyLoss(advantage_transformation=tf.ones_like)
 
 

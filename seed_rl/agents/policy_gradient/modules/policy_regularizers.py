@@ -35,7 +35,7 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
             kl_pi_mu: KL(policy || behaviour policy).
             kl_mu_pi: KL(behaviour policy || policy).
             kl_ref_pi: KL(reference || policy); the reference is the distribution whose parameters
-              are all 0, but for masked actions.
+              are all 0, except for masked actions.
             entropy: the negated entropy of the policy. A constraint `entropy > h` is
               `LagrangeInequalityCoefficient(threshold=-h)`.
 
@@ -79,7 +79,7 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
           (weighted penalties <float32>[time, batch], loss <float32>[] that adjusts the weights).
         """
         del actions
-        forbidden = pi_logits == -math.inf  # By a mask of actions.
+        forbidden = pi_logits == -math.inf  # Because of an action mask.
         ref_logits = tf.where(forbidden, pi_logits, tf.zeros_like(pi_logits))
         pi, mu, ref = map(parametric_action_distribution, (pi_logits, mu_logits, ref_logits))
         shape = tf.shape(pi_logits)[:-1]

@@ -20,7 +20,7 @@ constexpr size_t kMaxEpisodes = 1 << 16;
 // `LARGEST` of common/types.py.
 constexpr float kLargest = 1e9f;
 
-// A run of the network that takes longer has failed: its `End` does not come.
+// A run of the network that takes longer is considered failed: its `End` will not come.
 constexpr std::chrono::minutes kLongestRun(5);
 
 // Makes the statistics of an episode NaN if a reward is not finite, or too large.
@@ -313,7 +313,7 @@ void InferenceStore::UpdateTurn(std::vector<std::function<void()>>* ready) {
     training_turn_start_ = now;
     return;
   }
-  // No environment could call meanwhile: the clocks of their silence continue from here.
+  // No environment could call meanwhile, so the clocks of their silence continue from here.
   const auto turn = now - training_turn_start_;
   for (Environment& env : envs_) env.last_call += turn;
   newest_call_ += turn;

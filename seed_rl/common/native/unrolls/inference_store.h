@@ -3,8 +3,8 @@
 // The learner infers actions for many environments. Between two steps of an environment it must
 // remember the recurrent state, the previous action, the episode statistics and the steps of the
 // unroll being filled. All of that is kept here, in host memory, behind two calls per batch:
-// `Begin` before the network runs, `End` after it. The same work as a graph of scatters and gathers
-// costs a third of the arithmetic of a small network.
+// `Begin` before the network runs, `End` after it. As a graph of scatters and gathers, the same
+// work would cost a third of a small network's arithmetic.
 //
 // Contract
 //  - Rows are opaque bytes; the caller knows dtypes and shapes. An unroll stores each field as
@@ -13,7 +13,7 @@
 //    environment; `Begin` refuses calls of an earlier life, and `End` drops them.
 //  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1 steps are the first of
 //    the next one. It carries the recurrent state before its first step.
-//  - Complete unrolls wait in a queue. In-flight batches may push it past its capacity: after
+//  - Complete unrolls wait in a queue. Batches in flight may push it past its capacity: after
 //    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
 //    back-pressure; nothing is lost.
 //  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
@@ -21,9 +21,9 @@
 //    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
 //    that had begun before finish. There is no wait while too few unrolls are complete, for any
 //    reason, so dead actors block nothing.
-//  - Thread-safe. Callbacks are never called with the lock held. Nor are rows copied with it: a
-//    call claims its environments meanwhile. Calls that share one, as when an actor is replaced
-//    while it waits for an action, wait for each other.
+//  - Thread-safe. Callbacks are never called with the lock held. Rows are copied without it: a call
+//    claims its environments meanwhile. Calls that share an environment, as when an actor is
+//    replaced while it waits for an action, wait for each other.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
@@ -130,7 +130,7 @@ class InferenceStore {
   void Recycle(std::vector<UnrollPtr> unrolls);
 
   // Ends every wait. From now on `Dequeue` answers immediately and `End` drops unrolls.
-  // `training_done`: and steps should no longer begin.
+  // `training_done`: steps should no longer begin, either.
   void Close(bool training_done);
   bool training_done() const { return training_done_; }
 
@@ -148,8 +148,8 @@ class InferenceStore {
   };
   Counters counters() const;
 
-  // Seconds since each environment's last call; NaN before its first. Time that calls spend waiting
-  // for the network or for training does not count: which actors would have called is unknown.
+  // Seconds since each environment's last call; NaN before its first. The time that calls wait for
+  // the network or for training does not count: it is unknown which actors would have called.
   std::vector<float> Silence() const;
 
  private:

@@ -66,8 +66,8 @@ class CreateOp : public tf::OpKernel {
   Fields actions_, states_, steps_;
 };
 
-// The wait of an op for the store. Ends exactly once: when the store calls back, or when the step
-// is cancelled.
+// An op's wait for the store. Ends exactly once: when the store calls back, or when the step is
+// cancelled.
 class Wait : public std::enable_shared_from_this<Wait> {
  public:
   Wait(tf::OpKernelContext* ctx, tf::AsyncOpKernel::DoneCallback done,
@@ -195,7 +195,7 @@ class EndOp : public tf::AsyncOpKernel {
     try {
       resource->store.End(static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
                           ctx->input(2).flat<int64_t>().data(), rows[0], rows[1], rows[2]);
-    } catch (const std::bad_alloc&) {  // TensorFlow's threads let no exception through.
+    } catch (const std::bad_alloc&) {  // No exception may reach TensorFlow's threads.
       return absl::ResourceExhaustedError("There is no memory for another unroll.");
     }
     return absl::OkStatus();

@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class InferenceReturn(enum.IntEnum):
-    """For a program's own inference functions: what their answer means. It defines the members.
+    """What a program's own inference functions answer; the program defines the members.
 
-    There are none here: inference of this package returns actions, and refuses calls with errors.
+    There are none here: this package's inference returns actions, and refuses calls with errors.
     """
 
 

@@ -9,7 +9,8 @@
 
 namespace seed_rl {
 
-// Connects a cancellation to a request whose id is known once it is sent, whichever comes first.
+// Connects a cancellation to a request whose id is only known once it has been sent; either may
+// come first.
 class EarlyCancellation {
  public:
   // `cancel` is called with the id, at most once for each call below.

@@ -27,8 +27,8 @@ constexpr DataType kTypes[transport::kNumDTypes] = {
     tensorflow::DT_DOUBLE, tensorflow::DT_STRING,
 };
 
-// Memory of the transport, from the start of a tensor. Its size is what stays allocated while the
-// tensor lives, for accounting; some of that may lie before the tensor.
+// Memory of the transport, from the start of a tensor. For accounting, its size is that of all
+// memory that stays allocated while the tensor lives; some of it may lie before the tensor.
 class ReceivedMemory : public tensorflow::TensorBuffer {
  public:
   explicit ReceivedMemory(transport::Tensor tensor)
@@ -48,8 +48,8 @@ class ReceivedMemory : public tensorflow::TensorBuffer {
   const std::shared_ptr<const void> owner_;
 };
 
-// A tensor in it. TensorFlow takes the size of a buffer for that of its tensor: where it copies one
-// to a GPU, for instance, or serializes it.
+// A tensor in that memory. TensorFlow takes a buffer's size for that of its tensor, for instance
+// when it copies the tensor to a GPU or serializes it.
 class ReceivedBuffer : public tensorflow::TensorBuffer {
  public:
   ReceivedBuffer(tensorflow::core::RefCountPtr<ReceivedMemory> memory, size_t bytes)

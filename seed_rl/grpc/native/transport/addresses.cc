@@ -23,7 +23,7 @@ constexpr int kPortAttempts = 100;
 // Checks that no server listens at a Unix socket's path.
 Status CheckNoListener(const std::string& address, const std::string& path) {
   const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // For lack of descriptors, perhaps: the file may be a living server's, and must stay.
+  // Perhaps for lack of descriptors: the file may be a live server's, and must stay.
   if (!fd.ok()) {
     return {Code::kUnavailable, "Cannot listen on " + address + ": " + std::strerror(errno)};
   }
@@ -31,7 +31,7 @@ Status CheckNoListener(const std::string& address, const std::string& path) {
   place.sun_family = AF_UNIX;
   std::strncpy(place.sun_path, path.c_str(), sizeof(place.sun_path) - 1);
   const int result = connect(fd.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place));
-  // All else may mean a living one: its backlog is full, or it is another user's.
+  // Any other error may mean a live server: its backlog is full, or it is another user's.
   if (result != 0 && (errno == ECONNREFUSED || errno == ENOENT)) return {};
   return {Code::kUnavailable,
           "Another server is listening on " + address + "; stop it or choose another address"};

@@ -11,7 +11,8 @@
 namespace seed_rl::transport {
 namespace {
 
-// Of calls that have failed together, this many are run alone: fewer groups than that do not pay.
+// Up to this many calls that failed together are rerun one by one: halving such a group again does
+// not pay.
 constexpr size_t kRunAlone = 4;
 // Characters of an error that are kept for Stats.
 constexpr size_t kErrorLength = 300;
@@ -37,7 +38,7 @@ Status OrOutOfMemory(const Run& run) {
 // How a run ended; the first of several reports counts.
 struct Outcome {
   void Set(const Status& status, std::vector<Tensor> results) {
-    // First, as it may fail for lack of memory, which is reported then.
+    // Before `reported` is set: if memory runs out here, that can still be reported.
     std::pair<Status, std::vector<Tensor>> result(status, std::move(results));
     if (!reported.exchange(true)) promise.set_value(std::move(result));
   }
@@ -291,7 +292,7 @@ void Batcher::AnswerAll(const Batch& batch, size_t begin, size_t end, const Stat
                         const std::vector<Tensor>& results, size_t executor) {
   int64_t answered = 0;
   for (size_t i = begin; i < end; ++i) {
-    // So that a caller's next call finds the executor free.
+    // Before the last reply, so that its caller's next call finds the executor free.
     if (i + 1 == batch.parts.size()) Release(executor);
     const Part& part = batch.parts[i];
     answered += Answer(part, status, results, part.first - batch.parts[begin].first);
@@ -332,7 +333,7 @@ void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_poi
 
 void Batcher::CountError(const Status& status) {
   std::string text = status.message.substr(0, kErrorLength);
-  // Callers may have chosen part of it, and it must fit into JSON and on a terminal.
+  // Callers may have chosen part of the text, which must be safe in JSON and on a terminal.
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c > 0x7e; }, '?');
   std::lock_guard<std::mutex> lock(mu_);

@@ -38,7 +38,7 @@ void SetChannelArguments(const ServerConfig& config, size_t max_call_bytes,
                          grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(MaxReceiveBytes(config, max_call_bytes));
   builder->SetMaxSendMessageSize(-1);
-  // A small message could become a large one, and the limit above counts what has been sent.
+  // A small message could expand to a large one, and the limit above counts compressed bytes.
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);

@@ -155,8 +155,8 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
           ? Clock::now() + seed_rl::transport::ToDuration(std::min(timeout_s, kLongestWait))
           : Clock::time_point();
   std::unique_lock<std::mutex> lock(mu_);
-  // Without time, too, all that has happened is handled: so calls that are only started are
-  // written, and answers that are fetched late are found.
+  // Even without time to wait, this handles all that has happened, so that calls that were only
+  // started get written, and answers that are fetched late are found.
   bool late = false;
   while (true) {
     const auto call = calls_.find(call_id);

@@ -33,10 +33,10 @@ SeedRequest* seed_frame_stream_request(SeedFrameStream* stream, const char* meth
 // Waits for its answer. `code`: of gRPC, once it is no longer pending.
 int seed_request_wait(SeedRequest* request, double timeout_s, int* code, char** answer,
                       size_t* answer_bytes);
-// Cancels it if it is pending; before its stream is deleted.
+// Deletes the request, cancelling it if it is pending. Required before its stream is deleted.
 void seed_request_delete(SeedRequest* request);
 
-// Starts the stream; once, before its first call.
+// Starts the stream: once, before its first call.
 void seed_frame_stream_start(SeedFrameStream* stream);
 // Sends a call frame with the given id, and waits for the frame that answers it. Thread-safe.
 int seed_frame_stream_call(SeedFrameStream* stream, uint64_t call_id, const char* frame,

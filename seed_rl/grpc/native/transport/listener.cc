@@ -32,7 +32,7 @@ constexpr int64_t kReservedDescriptors = 128;
 constexpr int kAcceptBurst = 32;
 constexpr auto kPauseWithoutDescriptors = std::chrono::milliseconds(20);
 
-// The id of an event; others are indices of sockets.
+// The id of the stop event; other ids are indices of sockets.
 constexpr uint64_t kStop = ~uint64_t{0};
 
 int64_t OpenDescriptors() {
@@ -156,7 +156,7 @@ void Listener::Accept(const ListeningSocket& socket) {
       Refuse(socket);
       return;
     }
-    // Others concern one connection, closed before it was accepted.
+    // Other errors concern a single connection, closed before it was accepted.
   }
 }
 
@@ -174,7 +174,7 @@ void Listener::Admit(const ListeningSocket& socket, Fd connection) {
   if (!socket.is_unix) {
     const int on = 1;
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    // gRPC's pings do not notice a peer that never reads: they wait behind what it does not take.
+    // gRPC's pings do not notice a peer that never reads: they queue behind the unread data.
     const unsigned timeout = unsent_timeout_.count();
     setsockopt(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
   }

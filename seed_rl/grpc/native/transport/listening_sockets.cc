@@ -27,7 +27,7 @@ bool UnixAddress(const std::string& address, const std::string& path, sockaddr_u
                  socklen_t* size) {
   *result = {};
   result->sun_family = AF_UNIX;
-  // An abstract name begins with a zero and has no end but that of the address.
+  // An abstract name begins with a zero byte and extends to the end of the address.
   const bool abstract = path.empty();
   const std::string name = abstract ? '\0' + address.substr(address.find(':') + 1) : path;
   if (name.size() + (abstract ? 0 : 1) > sizeof(result->sun_path)) return false;
@@ -91,7 +91,7 @@ Status ListeningSockets::AddUnix(const std::string& address) {
   if (!UnixAddress(address, path, &place, &size)) {
     return {Code::kInvalidArgument, "The name of " + address + " is too long"};
   }
-  if (!path.empty()) unlink(path.c_str());  // A dead server's; CheckFree looked.
+  if (!path.empty()) unlink(path.c_str());  // It is a dead server's, as CheckFree has found.
   Fd fd(socket(AF_UNIX, kSocketType, 0));
   struct stat info = {};
   if (!fd.ok() || bind(fd.get(), reinterpret_cast<sockaddr*>(&place), size) != 0 ||

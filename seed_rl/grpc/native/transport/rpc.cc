@@ -50,11 +50,11 @@ void Rpc::Reject(const grpc::Status& status) {
 void Rpc::StartUnary() {
   const auto answer = host_->Answer(context_.method());
   if (!answer) {
-    // Without its name: gRPC keeps the text until the peer has read it.
+    // Without the method's name: gRPC keeps the text until the peer has read it.
     Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method"});
     return;
   }
-  // No method uses its request. Reading it would let any client leave half a message here.
+  // No method uses its request. Reading it would let any client leave half a message in memory.
   const grpc::Slice slice(answer());
   std::lock_guard<std::mutex> lock(mu_);
   if (finished_) return;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMessagesPerMinute = 10;
 constexpr size_t kMaxMessageBytes = 300;
 
-// What a terminal shows as it is, cut if it is long: messages quote what peers have sent.
+// Escapes what a terminal would interpret, and truncates: messages quote what peers have sent.
 std::string Harmless(const char* message) {
   std::string text;
   for (const char* c = message; *c != 0; ++c) {

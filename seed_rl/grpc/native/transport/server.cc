@@ -368,7 +368,7 @@ std::string ServerImpl::Describe() {
 std::string ServerImpl::Stats() {
   std::vector<const Batcher*> batchers;
   {
-    // Only here: a batcher that drops the last of a client's calls takes mu_, under its own lock.
+    // Not while asking batchers: one that drops a client's last call takes mu_ under its own lock.
     std::lock_guard<std::mutex> lock(mu_);
     for (const auto& batcher : batchers_) batchers.push_back(batcher.get());
   }

@@ -6,12 +6,12 @@
 namespace seed_rl::transport {
 namespace {
 
-// Limits a dynamic batch. The memory of an argument is allocated at full size, but pages that are
-// not used are never touched.
+// Limits a dynamic batch. The memory of an argument is allocated at full size, but unused pages are
+// never touched.
 constexpr size_t kMaxArgumentBytes = size_t{1} << 30;
 
-// Strings of a call: they are checked and copied one by one, on a network thread, and take 32 bytes
-// besides their text. This many take some milliseconds.
+// Maximum number of strings in a call: they are checked and copied one by one, on a network thread,
+// and take 32 bytes besides their text. This many take some milliseconds.
 constexpr size_t kMaxStrings = size_t{1} << 18;
 
 Status Invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }

@@ -160,11 +160,11 @@ class DmlabConfig(Checked):
         return games.level_for_tests(level) if self.is_evaluation(env_id) else level
 
     def task_of(self, env_id: int) -> str | None:
-        """See `tasks.Tasks`."""
+        """See `environment_family.Tasks`."""
         return self.level_of(env_id)
 
     def task_score(self, task: str, mean_return: float) -> float | None:
-        """See `tasks.Tasks`: human-normalized, capped at 100; None outside DMLab-30."""
+        """See `environment_family.Tasks`: human-normalized, at most 100; None outside DMLab-30."""
         if not games.is_scored(task):
             return None
         return games.capped_human_normalized_score({task: mean_return})

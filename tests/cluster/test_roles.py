@@ -92,7 +92,7 @@ def test_our_variables_win(environment, role):
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", cluster=[1])}, "CLUSTER_SPEC is malformed"),
         ({"CLUSTER_SPEC": cluster_spec("workerpool3")}, "the pool 'workerpool3', which SEED"),
         # Guards a second learner of a run that has one.
-        ({"CLUSTER_SPEC": cluster_spec("workerpool2")}, "further learners .*: say --learners=2"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool2")}, "further learners .*: set --learners=2"),
     ],
 )
 def test_mistakes(environment, message):
@@ -132,7 +132,7 @@ def test_which_of_three_learners(environment, role):
         ({"SEED_RL_ROLE": "learner", "SEED_RL_INDEX_DIR": "/d"}, "index of this learner"),
         ({"SEED_RL_ROLE": "evaluator", "SKYPILOT_NODE_RANK": "0"}, "index of this evaluator"),
         ({"SEED_RL_ROLE": "actor", "SKYPILOT_NODE_RANK": "2"}, "index of this actor"),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool2", 2)}, "say --learners=4"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool2", 2)}, "set --learners=4"),
     ],
 )
 def test_mistakes_with_three_learners(environment, message):

@@ -64,7 +64,7 @@ class ActorEnded(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ActorConfig(RunConfig):
-    """Actor: connection to the learner, and timing logs."""
+    """Actor: connection to the learner, environments, and timing logs."""
 
     connect_timeout_s: float = option(
         600.0, "Seconds to wait for the learner at start-up before giving up.", minimum=0

@@ -54,7 +54,7 @@ class InternalRequest:
             return cls(**values)
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"--play_request is internal; run `seed-rl play` instead. ({error})"
+                f"--play_request is internal; run `seed-rl play`, `evaluate` or `serve`. ({error})"
             ) from None
 
 

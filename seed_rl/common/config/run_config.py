@@ -61,7 +61,7 @@ class RunConfig(Checked):
         minimum=1,
     )
     play_request: str = option(
-        "", "Set by `seed-rl play`: what learner and actor play instead of training."
+        "", "Set by `seed-rl play`, `evaluate` and `serve`: what to do instead of training."
     )
     stopped_exit_code: int = option(
         0,

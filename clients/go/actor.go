@@ -246,7 +246,7 @@ func (a *actor) claim(c *client) error {
 			return status.Error(codes.Internal, "claim did not answer with ids")
 		}
 		if reply[0].shape[0] != len(a.slots) {
-			return status.Errorf(codes.Unavailable, "fewer than %d of its environments (--num_envs) are free; "+
+			return status.Errorf(codes.Unavailable, "fewer than %d of the learner's environments (--num_envs) are free; "+
 				"those of a dead actor become free after a minute", len(a.slots))
 		}
 		for i := range a.ids {

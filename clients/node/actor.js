@@ -270,7 +270,7 @@ class Actor {
     const count = { dtype: "int32", shape: [], data: Int32Array.of(ids.length) };
     const [claimed] = await client.call(claim.index, [count]);
     if (claimed?.data.length !== ids.length) {
-      throw new ConnectionLost(`fewer than ${ids.length} of its environments (--num_envs) are free; `
+      throw new ConnectionLost(`fewer than ${ids.length} of the learner's environments (--num_envs) are free; `
         + "those of a dead actor become free after a minute");
     }
     ids.set(/** @type {Int32Array} */ (claimed.data));

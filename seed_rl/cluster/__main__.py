@@ -39,7 +39,7 @@ them).
   SEED_RL_INDEX_DIR     instead: a directory in which each process claims the lowest free index,
                         with a lock that it holds as long as it runs
   SEED_RL_ADDRESS       HOST:PORT of the learner, as actors reach it. The learner listens at that
-                        port of all addresses of its machine (of loopback only if HOST is local).
+                        port of all addresses of its machine (only of loopback if HOST is that).
                         Several learners: HOST:PORT,HOST:PORT,... or learner-{}:8686, with {} for
                         the index. They exchange gradients at the ports 100 above these
   SEED_RL_ADDRESS_FILE  instead: a file to which the learner writes its HOST:PORT, with a free port,

@@ -271,7 +271,7 @@ class Mirror:
     # Uploading.
 
     def _upload_checkpoint(self, path: Path) -> bool:
-        """Uploads the missing parts of a checkpoint; returns whether it was incomplete before.
+        """Uploads the missing parts of a checkpoint; returns whether it is new there.
 
         The learner may remove the checkpoint meanwhile; the rest is then left out.
         """

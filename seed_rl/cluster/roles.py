@@ -148,7 +148,7 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
     """What Google's custom jobs say of this process; None: it is in none.
 
     Raises:
-      UserError: their description is malformed.
+      UserError: their description is malformed, or puts it into an unknown pool.
     """
     text = environment.get(_CLUSTER_SPEC)
     if not text:

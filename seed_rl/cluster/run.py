@@ -255,7 +255,7 @@ def stopped_code(arguments: Sequence[str]) -> int:
 def _saves_each_replay(flags: Sequence[str]) -> bool:
     """Whether each checkpoint includes the replay; the program's longer period is then kept.
 
-    Each checkpoint uploads the whole replay, and must not be removed before that has finished.
+    A bucket gets the whole replay with each checkpoint, which must last until it is uploaded.
     """
     from absl import flags as absl_flags  # Submitting machines may lack it.
 

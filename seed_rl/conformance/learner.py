@@ -106,7 +106,7 @@ class Learner:
             num_training_envs=part.num_envs,
             unroll_length=1000,
             num_overlapping_steps=0,
-            queue_capacity=10_000,  # Nobody takes the results.
+            queue_capacity=10_000,  # Nobody takes the unrolls.
             action_specs=specs.action,
             initial_state=(),
             step_specs=Step(specs.action, specs.env_output, ()),

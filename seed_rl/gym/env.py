@@ -218,7 +218,7 @@ def _factory(name: str) -> Callable[..., Any] | None:
 
 
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
-    """What `factory` makes; Gymnasium if it is None."""
+    """What `factory` makes, or what Gymnasium makes if that is None."""
     name, render_mode = config.env_name, config.render_mode
     if render_mode and (factory is None or takes(factory, "render_mode")):
         arguments = {**arguments, "render_mode": render_mode}

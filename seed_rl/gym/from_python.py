@@ -42,7 +42,7 @@ def pickled(factory: Callable[..., Any]) -> Iterator[dict[str, str]]:
 
 
 def create(render_mode: str | None = None, **arguments: Any) -> Any:
-    """Creates an environment given to the process that called `pickled`.
+    """Creates an environment with the factory that another process has passed to `pickled`.
 
     Raises:
       UserError: there is none, or this process lacks what it needs.

@@ -115,7 +115,7 @@ class RunOptions:
       actor_flags: passed to the actors, before `flags`.
       seeds: how many runs to train, with the seeds 1, 2, ...; 0: one run, by the seed in `flags`.
       at_once: how many of them at a time.
-      typed: the command that started it, as messages and --help show it; "": the script.
+      typed: the command that starts it, which messages name before --help; "": the script.
       learners: number of learners, which share the actors.
       learner_addresses: of several learners, where they exchange gradients.
       frames: length of a run, as the program states it; None: not asked yet, or not stated.

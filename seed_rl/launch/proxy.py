@@ -10,7 +10,7 @@ import shutil
 from seed_rl.common.errors import UserError
 
 FILES = ("proxy.pem", "ca.pem")
-"""Files from a run's secrets: certificate and key in one, and the authority of the actors."""
+"""Files from a run's secrets: certificate and key in one, and the authority of the actors'."""
 
 _CONFIGURATION = pathlib.Path(__file__).with_name("haproxy.cfg")
 _MAX_DIRECTORY = 84  # HAProxy's limit for paths of sockets is 97, with ".PID.tmp" appended.

@@ -346,7 +346,7 @@ class Supervisor:
                 yield f"actor {task}, started elsewhere, silent for {silence_s:.0f} s"
 
     def _silent_elsewhere(self, report: progress.Progress | None) -> dict[int, float]:
-        """Seconds since each actor that was started elsewhere fell silent, by task."""
+        """By task, seconds of silence of actors started elsewhere; without those that call."""
         first, envs = self._config.actors, self._config.envs_per_actor
         tasks = range(first, first + self._config.remote_actors)
         if report is None:

@@ -307,7 +307,7 @@ def _interval(of: Interval, form: str = "") -> str:
 
 
 def number(value: float, form: str = "") -> str:
-    """`value` in a format; by default with three digits or so: 5,819 or 17.3 or 0.42."""
+    """`value` in a format; by default with the decimals that matter: 5,819 or 17.3 or 0.42."""
     if form:
         return format(value, form)
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2

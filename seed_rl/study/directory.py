@@ -1,7 +1,7 @@
 """A study on disk: its spec, its configurations, and the state of each run.
 
 DIRECTORY/study.json               the spec, and the commits, machines and versions that ran it
-DIRECTORY/results.csv, curves.csv  finished runs; one that is listed as done but has no logdir was
+DIRECTORY/results.csv, curves.csv  results of all runs; one listed as done but without logdir was
                                    done elsewhere, and is not run again
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
 DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played

@@ -121,8 +121,8 @@ class Running(NamedTuple):
 class Runner:
     """Runs the remaining runs of a study.
 
-    Concurrent runs share the GPUs, unless the study names devices: each sees only one, that on
-    which the fewest others train.
+    Concurrent runs divide the GPUs: each sees only one, that on which the fewest others train. If
+    the study names devices, each sees all.
 
     Args:
       study: written to its directory.

@@ -149,7 +149,7 @@ def _keeps(config: OnPolicyConfig, saved: SavedConfig) -> bool:
 
 
 def _bind(parameters: Mapping[str, str], replaced: Collection[str]) -> None:
-    """Binds saved parameters except `replaced`; newer parameters of a part keep its default."""
+    """Binds saved parameters except `replaced`; newer parameters of a part get their default."""
     parts: dict[Any, set[str]] = {}
     for name, text in parameters.items():
         if name in replaced:

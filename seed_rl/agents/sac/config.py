@@ -67,8 +67,8 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
     n_critics: int = option(
         2,
-        "Number of critics; the smallest of their values is used (clipped double Q), or all of "
-        "their quantiles with n_quantiles.",
+        "Number of critics; the smallest of their values is used (clipped double Q), or, with "
+        "n_quantiles above 1, all of their quantiles.",
         minimum=1,
         network=True,
     )

@@ -103,7 +103,7 @@ def actor_loop(
 ) -> None:
     """Runs an actor until training is done, SIGTERM or SIGINT, as a batch process (`scheduling`).
 
-    If `seed-rl play` started the program (`--play_request`), serves environments to it instead.
+    If `seed-rl play` or `evaluate` started the program (`--play_request`), serves environments.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
@@ -244,8 +244,8 @@ class Actor:
             client.close()
         if not len(self._env_ids):
             raise ConnectionLost(
-                f"fewer than {self._config.env_batch_size} of its environments (--num_envs) are "
-                "free; those of a dead actor become free after a minute"
+                f"fewer than {self._config.env_batch_size} of the learner's environments "
+                "(--num_envs) are free; those of a dead actor become free after a minute"
             )
 
     def _recover(self, error: ClientError) -> None:

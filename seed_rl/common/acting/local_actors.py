@@ -93,7 +93,7 @@ class LocalActors:
             actor.start()
 
     def leave(self, timeout_s: float = 1.0) -> None:
-        """Asks all actors to end, and waits briefly: they would warn of a lost learner."""
+        """Asks all actors to end, and waits briefly: otherwise they warn of a lost learner."""
         for actor in self._actors:
             actor.stop()
         deadline = time.monotonic() + timeout_s

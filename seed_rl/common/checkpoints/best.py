@@ -19,7 +19,7 @@ _PERIOD_S = 30.0
 
 
 class BestCheckpoint(Callback):
-    """Saves a checkpoint when the agent is better than before, at most once per period.
+    """Saves a checkpoint when the agent is better, at most once per period and at the end.
 
     A checkpoint kept by an earlier learner stays until its return is exceeded.
 

@@ -117,9 +117,9 @@ def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames
     if 2 * warm_up < total:
         return
     text = (
-        f"it begins after --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls of "
-        f"{unroll_frames} frames = {warm_up:,} frames, of --total_environment_frames={total:,}. "
-        "Lower the former or raise the latter."
+        f"training begins after --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls "
+        f"of {unroll_frames} frames = {warm_up:,} frames, and --total_environment_frames="
+        f"{total:,}. Lower the former or raise the latter."
     )
     if warm_up >= total:
         raise UserError(f"The run would end before training begins: {text}")

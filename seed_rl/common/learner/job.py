@@ -71,7 +71,7 @@ class TrainingJob:
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
-      callbacks: called by the learner; if there are several, by the first.
+      callbacks: called by the learner, or by the first of several learners.
       learners: how many train together.
       learner_index: of this one among them.
       jit: `DeviceConfig.jit`.
@@ -164,7 +164,7 @@ class TrainingJob:
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
-        # Only the first of several learners records the options; the others have another seed.
+        # The run's record is the first learner's; others, with another seed, record in theirs.
         saved = saved_run.record(self.run.logdir) if self.learner_index == 0 else None
         if saved and (changes := saved_run.changes(saved, job.options)):
             logging.warning("The run continues with other options: %s.", "; ".join(changes))

@@ -258,7 +258,7 @@ class ReplayMixer:
         self._ratio = ratio
 
     def dataset(self, new: tf.data.Dataset, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
-        """Batches `encode(Unroll)` of the unrolls of `new` and `ratio` times as many old ones."""
+        """Batches `encode(Unroll)`: those of `new`, then `ratio` times as many from the replay."""
 
         def mix(unrolls: Unroll) -> Nest:
             tensors = tf.nest.flatten(unrolls)

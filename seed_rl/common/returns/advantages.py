@@ -13,7 +13,7 @@ All take, for T steps of B environments,
 
 and return (value targets, advantages), <float32>[T, B] each, without gradient. After a termination
 the value is zero. An abandoned step has the advantage zero and its own value as target. Neither
-passes later rewards back to earlier steps. `done_abandoned` wins where both are true.
+passes later rewards or values back to earlier steps. `done_abandoned` wins where both are true.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def test_truncated_episodes_are_bootstrapped():
     "changes, message",
     [
         (dict(unroll_length=4), "--unroll_length=4 is shorter than --n_steps=5"),
-        (dict(total_environment_frames=50_000), "= 50,000 frames, of --total_environment_fr"),
+        (dict(total_environment_frames=50_000), "= 50,000 frames, and --total_environment_fr"),
         (dict(num_eval_envs=2), "--num_eval_envs=2 leaves no environment to train on"),
         (dict(env_name="Pendulum-v1"), "Discrete action space"),
         (dict(replay_memory_gb=1e-4), r"20,000 unrolls is expected to need(.|\n)*x 20,000 unrolls"),

@@ -61,6 +61,7 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
         (["resume"], "Expected: seed-rl resume RUN"),
         (["resume", "nowhere"], "There is no run in nowhere"),
         (["resume", "run", "--seeds=3"], "--seeds is not for `seed-rl resume`"),
+        (["resume", "run", "--restart=fresh"], "--restart is not for `seed-rl resume`"),
     ],
 )
 def test_mistakes(arguments, message):

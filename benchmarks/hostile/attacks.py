@@ -1,4 +1,4 @@
-"""The list of attacks: one for each defence of ours, in haproxy.cfg or the server."""
+"""The list of attacks, for the main defences of haproxy.cfg and the server."""
 
 from __future__ import annotations
 

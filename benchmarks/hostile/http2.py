@@ -54,9 +54,9 @@ def field(name: str, value: str) -> bytes:
     return b"\x00" + _text(name) + _text(value)
 
 
-def request(path: str, token: str | None = None, **more: str) -> bytes:
-    """The header block of a gRPC call; underscores in the names of `more` are sent as hyphens."""
-    return b"".join(field(*item) for item in _request_fields(path, token, **more).items())
+def request(path: str, token: str | None = None) -> bytes:
+    """The header block of a gRPC call."""
+    return b"".join(field(*item) for item in _request_fields(path, token).items())
 
 
 def short_requests(path: str, token: str | None = None) -> tuple[bytes, bytes]:
@@ -67,10 +67,9 @@ def short_requests(path: str, token: str | None = None) -> tuple[bytes, bytes]:
     return first, bytes(0x80 | newest + i for i in reversed(range(len(fields))))
 
 
-def _request_fields(path: str, token: str | None, **more: str) -> dict[str, str]:
+def _request_fields(path: str, token: str | None) -> dict[str, str]:
     fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "localhost"}
     fields |= {"te": "trailers", "content-type": "application/grpc"}
-    fields |= {name.replace("_", "-"): value for name, value in more.items()}
     if token is not None:
         fields["authorization"] = f"Bearer {token}"
     return fields

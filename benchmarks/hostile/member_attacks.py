@@ -59,7 +59,7 @@ def unwritable_health(stage: Stage) -> None:
     block = http2.request(http2.HEALTH)
     streams = _open(stage, block, connections=stage.share(100), streams=30, preface=preface)
     stage.upload(streams, memoryview(http2.message_prefix(60 * _MIB) + bytes(_MIB // 8)))
-    stage.hold(list({id(connection): connection for connection, _ in streams}.values()))
+    stage.hold(list(dict.fromkeys(connection for connection, _ in streams)))
 
 
 def partial_calls(stage: Stage) -> None:
@@ -104,7 +104,7 @@ def many_streams(stage: Stage) -> None:
     block = http2.request(http2.CALL, stage.token)
     streams = _open(stage, block, connections=4, streams=1024)
     stage.counts["streams"] = len(streams)
-    stage.hold(list({id(connection): connection for connection, _ in streams}.values()))
+    stage.hold(list(dict.fromkeys(connection for connection, _ in streams)))
 
 
 def empty_strings(stage: Stage) -> None:

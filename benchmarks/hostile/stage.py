@@ -86,17 +86,16 @@ class Stage:
             time.sleep(_REFUSED_PAUSE_S)
             return None
 
-    def hold(self, connections: Sequence[Connection | None] = (), *, deaf: bool = False) -> None:
-        """Waits for the end of the attack, answering pings unless `deaf`."""
+    def hold(self, connections: Sequence[Connection | None] = ()) -> None:
+        """Waits for the end of the attack, answering pings."""
         opened = [connection for connection in connections if connection is not None]
         while self.running():
-            if not deaf:
-                for connection in list(opened):
-                    try:
-                        connection.receive()
-                    except OSError:
-                        opened.remove(connection)
-                        self.counts["closed by server"] += 1
+            for connection in list(opened):
+                try:
+                    connection.receive()
+                except OSError:
+                    opened.remove(connection)
+                    self.counts["closed by server"] += 1
             time.sleep(min(0.2, self.seconds / 20))
 
     def upload(self, streams: Sequence[tuple[Connection, int]], data: memoryview) -> None:

@@ -239,9 +239,10 @@ Status Actor::Claim() {
   });
   if (!status.ok()) return status;
   if (!free) {
-    return {Code::kUnavailable, "fewer than " + std::to_string(config_.env_batch_size) +
-                                    " of the learner's environments (--num_envs) are free; those of a dead "
-                                    "actor become free after a minute"};
+    return {Code::kUnavailable,
+            "fewer than " + std::to_string(config_.env_batch_size) +
+                " of the learner's environments (--num_envs) are free; those of a dead "
+                "actor become free after a minute"};
   }
   const auto* ids = reinterpret_cast<const int32_t*>(claimed.AsTensor().data);
   batch_.SetIds({ids, ids + batch_.ids().size()});

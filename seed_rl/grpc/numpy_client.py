@@ -247,7 +247,7 @@ class Function:
 
     def _encode(self, args: tuple[Any, ...]) -> tuple[int, bytes]:
         """(id, frame) of a new call."""
-        tensors = self._check(args)
+        tensors = self._arrays(args)
         call_id = self._stream.next_id()
         try:
             message = wire.encode_call(call_id, self._index, tensors)
@@ -268,7 +268,7 @@ class Function:
         except WireError as error:
             raise CallError(StatusCode.INTERNAL, str(error)) from None
 
-    def _check(self, args: tuple[Any, ...]) -> list[np.ndarray]:
+    def _arrays(self, args: tuple[Any, ...]) -> list[np.ndarray]:
         """The arguments as arrays of the function's types; the server checks their shapes."""
         try:
             leaves = structures.unpack_arguments(self.arguments, args)

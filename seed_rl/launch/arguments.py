@@ -43,9 +43,9 @@ NEW_RUN_FLAGS = """\
   --at_once=N              with --seeds: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
                            (default: runs/GAME-AGENT-ENVIRONMENT, e.g. runs/atari-vtrace-Pong)
+  --restart=fresh          start over; the contents of DIR are moved aside, never deleted
 """
 RUN_FLAGS = """\
-  --restart=fresh          start over; the contents of DIR are moved aside, never deleted
   --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
                            socket)
   --expose[=[HOST:]PORT]   let actors on other machines take part: HAProxy listens there (default:
@@ -76,7 +76,7 @@ _OWN_WITH_VALUE = (
     *("remote_actors", "secrets", "seeds", "at_once", "learners"),
 )
 _OF_SEVERAL = ("seeds", "at_once", "learners")  # Runs, or learners.
-OF_NEW_RUNS = (*_OF_SEVERAL, "logdir")
+OF_NEW_RUNS = (*_OF_SEVERAL, "logdir", "restart")
 OF_ONE_RUN = {
     "server_address": "each run has its own",
     "expose": "its runs only have actors of their own",

@@ -7,26 +7,25 @@ copy of these three is enough to make tables and pictures again.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring import plots as curves
 from seed_rl.common.system import files
-from seed_rl.study import directory, fields, plots, results, runner, statistics
-from seed_rl.study import spec as spec_lib
+from seed_rl.study import directory, finished, plots, runner, statistics
+from seed_rl.study.finished import FinishedRun, FinishedStudy, Task
 from seed_rl.study.percentiles import Interval
-from seed_rl.study.references import ONE, ZERO, Reference, comparable, read_references
-from seed_rl.study.sampling import Configuration
-from seed_rl.study.spec import Spec
+from seed_rl.study.references import Reference, comparable, read_references
 from seed_rl.study.statistics import Scores
 
+ZERO, ONE = "random", "human"
+"""The methods whose scores are 0 and 1 in normalized scores by default."""
 _OPTIONAL = ("overview", "comparison")
 """Sections of several studies, of which a page may lack the markers."""
 _STATISTICS = (
@@ -37,129 +36,9 @@ _STATISTICS = (
 )
 
 
-class FinishedRun(NamedTuple):
-    """A run that is done.
-
-    Attributes:
-      seed: 1, 2, ...
-      score: mean score of its evaluation, or the training return if there is none.
-      episodes: how many it was evaluated for.
-      training: mean training return of the last interval; NaN if no episode has ended.
-      curve: <float>[points, 2], frames, and the mean training return of the interval that ends
-        there.
-    """
-
-    seed: int
-    score: float
-    episodes: int
-    training: float
-    curve: np.ndarray
-
-
-class FinishedStudy(NamedTuple):
-    """The runs of a study that are done.
-
-    Attributes:
-      name: of its directory.
-      spec: what was run.
-      commits: of the source that ran.
-      machines: on which it ran.
-      versions: of the packages it ran with.
-      configurations: by name of the task, the values of its choices.
-      tasks: the runs of each task, by the same names.
-    """
-
-    name: str
-    spec: Spec
-    commits: Sequence[str]
-    machines: Sequence[str]
-    versions: Sequence[str]
-    configurations: Mapping[str, Configuration]
-    tasks: Mapping[str, Sequence[FinishedRun]]
-
-    def scores(self, task: str) -> list[float]:
-        return [run.score for run in self.tasks[task]]
-
-    def training(self, task: str, window: str = "") -> list[float]:
-        """Mean training returns of the last `window` frames; "": of the last interval.
-
-        Runs of which no episode has ended are left out.
-        """
-        runs = self.tasks[task]
-        returns = [run.training for run in runs]
-        if window:
-            first = self.spec.frames - float(window)
-            returns = [run.curve[run.curve[:, 0] > first, 1].mean() for run in runs]
-        return [one for one in returns if not math.isnan(one)]
-
-    def place(self, task: str) -> tuple[str, str]:
-        """(environment, setting) of a task; the latter is "" unless the study varies one."""
-        values = self.configurations[task].values
-        parts = list(itertools.starmap(_part_of_task, values.items()))
-        flags = self.spec.flags
-        named = [part for part in parts if "=" not in part]
-        environment = (
-            ", ".join(named) or flags.get("game") or flags.get("env_name") or self.spec.game
-        )
-        return str(environment), ", ".join(part for part in parts if "=" in part)
-
-
-def read(path: Path) -> FinishedStudy:
-    """Reads the files of a study.
-
-    Raises:
-      UserError: one is missing or damaged, or no run is done.
-    """
-    record = directory.read(path)
-    if record is None:
-        raise UserError(f"There is no study in {path}.")
-    if not all((path / name).exists() for name in (results.FILE_NAME, results.CURVES)):
-        raise UserError(
-            f"{path} lacks results.csv or curves.csv: a study writes them when it ends, or with "
-            "--results_only."
-        )
-    spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
-    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in fields.read_table(path / results.CURVES):
-        key = row["configuration"], row["seed"]
-        points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
-    configurations: dict[str, Configuration] = {}
-    tasks: dict[str, list[FinishedRun]] = {}
-    unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
-    for row in fields.read_table(path / results.FILE_NAME):
-        score = row["evaluation_mean"] or row["final_return"]
-        if row["status"] != "done" or not score:
-            continue
-        values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
-        task = ", ".join(itertools.starmap(_part_of_task, values.items())) or spec.game
-        configurations[task] = Configuration(int(row["configuration"]), values)
-        tasks.setdefault(task, []).append(
-            FinishedRun(
-                int(row["seed"]),
-                float(score),
-                int(row["evaluation_episodes"]),
-                float(row["final_return"] or "nan"),
-                np.array(points.get((row["configuration"], row["seed"]), unknown)),
-            )
-        )
-    if not tasks:
-        raise UserError(f"No run of {path} is done.")
-    name = path.resolve().name
-    commits, machines, versions = (
-        record.get(what, []) for what in ("commits", "machines", "versions")
-    )
-    return FinishedStudy(name, spec, commits, machines, versions, configurations, tasks)
-
-
-def _part_of_task(choice: str, value: str) -> str:
-    """Pong, but action_persistence=32: numbers and booleans mean nothing without their name."""
-    says_it = value[0].isalpha() and value not in ("True", "False")
-    return value if says_it else f"{choice}={value}"
-
-
 def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
     """What was run, and a table of its scores beside published ones."""
-    known = comparable(references, study.spec, study.tasks)
+    known = comparable(references, study.spec, [task.environment for task in study.tasks])
     parts = [_protocol(study), _table(study, known)]
     sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
     if sources:
@@ -168,14 +47,15 @@ def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
 
 
 def _protocol(study: FinishedStudy) -> str:
-    spec, task = study.spec, next(iter(study.tasks))
-    command = shlex.join(runner.training(spec, study.configurations[task]))
-    episodes = min(run.episodes for runs in study.tasks.values() for run in runs)
+    spec = study.spec
+    command = shlex.join(runner.training(spec, study.tasks[0].configuration))
+    episodes = min(run.episodes for task in study.tasks for run in task.runs)
     scores = "Scores are training returns of the last interval."
     if episodes:
         actions = ", with sampled actions" if spec.evaluation_actions == "sampled" else ""
         scores = f"Scores are means of {episodes} episodes of the final checkpoint{actions}."
-    done, planned = sum(map(len, study.tasks.values())), spec.configurations * spec.seeds
+    done = sum(len(task.runs) for task in study.tasks)
+    planned = spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
     machines = f" On {', '.join(study.machines)}." if study.machines else ""
@@ -191,17 +71,17 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
     titles = {row: row.title(study.spec) for row in known}
     methods = list(dict.fromkeys(titles.values()))
     lines = [["", "mean", "95 % interval", "each seed", "in training", *methods]]
-    for task, runs in study.tasks.items():
-        mean = statistics.mean_of_seeds(study.scores(task))
-        published = {titles[row]: row.text() for row in known if row.task == task}
-        returns = study.training(task)
+    for task in study.tasks:
+        mean = statistics.mean_of_seeds(task.scores)
+        published = {titles[row]: row.text() for row in known if row.task == task.environment}
+        returns = task.training()
         training = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
-        if 0 < len(returns) < len(runs):
-            training += f", {len(returns)} of {len(runs)} seeds"
+        if 0 < len(returns) < len(task.runs):
+            training += f", {len(returns)} of {len(task.runs)} seeds"
         lines.append(
             [
-                *(task, f"**{number(mean.estimate)}**", _interval(mean)),
-                ", ".join(number(run.score) for run in runs),
+                *(task.name, f"**{number(mean.estimate)}**", _interval(mean)),
+                ", ".join(map(number, task.scores)),
                 training,
                 *(published.get(method, "") for method in methods),
             ]
@@ -209,43 +89,59 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
     return table(lines)
 
 
-def overview(studies: Sequence[FinishedStudy], references: Sequence[Reference]) -> str:
-    """A table of all tasks, by game and environment, each beside one comparable published score.
+def overview(
+    studies: Sequence[FinishedStudy], references: Sequence[Reference], folder: Path
+) -> str:
+    """A table of all tasks, by game and environment, each beside one published score.
 
-    That is the first of the references after as many frames whose spread over seeds is known.
+    That is the first of the references after as many frames of which several seeds are known.
+
+    Args:
+      studies: all of them.
+      references: published scores.
+      folder: of the page, for its links.
     """
     lines = [["", "task", "agent", "frames", "score", "seeds"]]
     lines[0] += ["compared with", "theirs", "ours", "difference"]
-    games = list(dict.fromkeys(study.spec.game for study in studies))
     rows = [(study, task) for study in studies for task in study.tasks]
-    order = list(dict.fromkeys(study.place(task)[0] for study, task in rows))
-    rows.sort(key=lambda row: (games.index(row[0].spec.game), order.index(row[0].place(row[1])[0])))
+    games = list(dict.fromkeys(study.spec.game for study in studies))
+    environments = list(dict.fromkeys(task.environment for _, task in rows))
+    rows.sort(
+        key=lambda row: (games.index(row[0].spec.game), environments.index(row[1].environment))
+    )
     shown = ""
     for study, task in rows:
-        spec, scores = study.spec, study.scores(task)
+        spec = study.spec
+        link = os.path.relpath(study.path / directory.FILE_NAME, folder)
         lines.append(
             [
-                "" if spec.game == shown else spec.game,
-                ", ".join(filter(None, study.place(task))),
-                f"{spec.agent} ([{study.name}]({study.name}/{directory.FILE_NAME}))",
-                *(f"{spec.frames / 1e6:g}M", _estimate(statistics.mean_of_seeds(scores))),
-                *(str(len(scores)), *_compared(study, task, references)),
+                *("" if spec.game == shown else spec.game, task.name),
+                *(f"{spec.agent} ([{study.name}]({link}))", f"{spec.frames / 1e6:g}M"),
+                *(_estimate(statistics.mean_of_seeds(task.scores)), str(len(task.runs))),
+                *_compared(study, task, references),
             ]
         )
         shown = spec.game
     return table(lines) + "\n"
 
 
-def _compared(study: FinishedStudy, task: str, references: Sequence[Reference]) -> list[str]:
+def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference]) -> list[str]:
     """What is published, its score, our mean measured likewise, and whether they differ."""
-    for row in comparable(references, study.spec, [task]):
-        ours = study.training(task, row.window) if row.in_training else study.scores(task)
-        if (p := row.p_value(ours)) is not None:
-            mean = float(np.mean(ours))
-            verdict = "undecided" if p > 0.05 else "ahead" if mean > float(row.score) else "behind"
-            shown = f"{p:.2g}" if p >= 0.001 else "< 0.001"
-            return [row.title(study.spec), row.text(), number(mean), f"{verdict} (p {shown})"]
+    for row in comparable(references, study.spec, [task.environment]):
+        ours = task.training(row.window) if row.in_training else task.scores
+        if (p := row.p_value(ours)) is None:
+            continue
+        mean = float(np.mean(ours))
+        verdict = "ahead" if mean > row.score else "behind"
+        difference = f"{verdict if p < 0.05 else 'undecided'} (p {_p_text(p)})"
+        if len(ours) < len(task.runs):  # The worst may be missing.
+            difference = f"{len(ours)} of {len(task.runs)} seeds"
+        return [row.title(study.spec), row.text(), number(mean), difference]
     return [""] * 4
+
+
+def _p_text(p: float) -> str:
+    return f"{p:.2g}" if p >= 0.001 else "< 0.001"
 
 
 def normalized(
@@ -258,17 +154,18 @@ def normalized(
       references: with the scores of `unit`, and of `ZERO` if that is not 0.
       unit: the method whose score is 1.
     """
-    tasks = [task for task in studies[0].tasks if all(task in study.tasks for study in studies)]
-    ones = {row.task: float(row.score) for row in references if row.method == unit}
-    zeros = {row.task: float(row.score) for row in references if row.method == ZERO}
-    if not tasks or not all(task in ones for task in tasks):
+    tasks = [{task.name: task for task in study.tasks} for study in studies]
+    shared = [name for name in tasks[0] if all(name in others for others in tasks)]
+    ones = {row.task: row.score for row in references if row.method == unit}
+    zeros = {row.task: row.score for row in references if row.method == ZERO}
+    if not shared or not all(tasks[0][name].environment in ones for name in shared):
         return []
 
-    def scores(study: FinishedStudy, task: str) -> list[float]:
-        zero = zeros.get(task, 0.0)
-        return [(score - zero) / (ones[task] - zero) for score in study.scores(task)]
+    def scores(task: Task) -> list[float]:
+        zero, one = zeros.get(task.environment, 0.0), ones[task.environment]
+        return [(score - zero) / (one - zero) for score in task.scores]
 
-    return [[scores(study, task) for task in tasks] for study in studies]
+    return [[scores(of_study[name]) for name in shared] for of_study in tasks]
 
 
 def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str:
@@ -314,6 +211,16 @@ def number(value: float, form: str = "") -> str:
     return f"{value:,.{digits}f}"
 
 
+def _check_names(studies: Sequence[FinishedStudy]) -> None:
+    names = [study.name for study in studies]
+    for name in names:
+        if names.count(name) > 1 or name in _OPTIONAL:
+            raise UserError(
+                f"Studies are named by their directories, and {name} cannot be the name of one "
+                "here: rename a directory."
+            )
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit code.
 
@@ -334,14 +241,16 @@ def main(arguments: Sequence[str]) -> int:
         help="a Markdown file with lines <!-- NAME --> and <!-- end of NAME --> to update",
     )
     options = parser.parse_args(arguments)
-    studies = [read(path) for path in options.studies]
+    studies = [finished.read(path) for path in options.studies]
+    _check_names(studies)
     references = read_references(options.references) if options.references else []
     sections = {study.name: markdown(study, references) for study in studies}
+    folder = (options.page or studies[0].path).resolve().parent
     if len(studies) > 1:
-        sections["overview"] = overview(studies, references)
+        sections["overview"] = overview(studies, references, folder)
     for game, panels in pictures(studies, references).items():
-        first = options.studies[0]
-        out = first / "curves.png" if len(studies) == 1 else first.parent / f"{game}.png"
+        single = studies[0].path / "curves.png"
+        out = single if len(studies) == 1 else folder / f"{Path(game).stem}.png"
         curves.draw(panels, out, "training return")
     if scores := normalized(studies, references, options.unit):
         names = [study.name for study in studies]
@@ -362,29 +271,26 @@ def main(arguments: Sequence[str]) -> int:
 def pictures(
     studies: Sequence[FinishedStudy], references: Sequence[Reference]
 ) -> dict[str, list[curves.Panel]]:
-    """Of each game, a panel for each environment, with a curve for each study and its settings.
+    """For each game, a panel per environment, with a curve for each study and setting.
 
     The panels show the published training returns after as many frames.
     """
-    drawn: dict[str, dict[str, list[curves.Curve]]] = {}
-    points: dict[str, dict[str, curves.Point]] = {}
-    tasks = [(study, task) for study in studies for task in study.tasks]
-    for study, task in tasks:
-        environment, setting = study.place(task)
+    drawn: dict[str, dict[str, curves.Panel]] = {}
+    for study, task in ((one, task) for one in studies for task in one.tasks):
+        panels = drawn.setdefault(study.spec.game, {})
+        panel = panels.get(task.environment, curves.Panel(task.environment, "frames", []))
         name = study.name if len(studies) > 1 else ""
-        panel = drawn.setdefault(study.spec.game, {}).setdefault(environment, [])
-        panel.append(_curve(", ".join(filter(None, (name, setting))), study.tasks[task]))
-        for row in comparable(references, study.spec, [task]):
-            if row.in_training:
-                numbers = float(row.frames), float(row.score), float(row.deviation or 0)
-                points.setdefault(environment, {})[row.method] = curves.Point(row.method, *numbers)
-    return {
-        game: [
-            curves.Panel(title, "frames", panel, list(points.get(title, {}).values()))
-            for title, panel in found.items()
+        label = ", ".join(filter(None, (name, task.setting)))
+        points = [
+            curves.Point(row.method, row.frames, row.score, row.deviation or 0)
+            for row in comparable(references, study.spec, [task.environment])
+            if row.in_training
         ]
-        for game, found in drawn.items()
-    }
+        panels[task.environment] = panel._replace(
+            curves=[*panel.curves, _curve(label, task.runs)],
+            points=list(dict.fromkeys([*panel.points, *points])),
+        )
+    return {game: list(panels.values()) for game, panels in drawn.items()}
 
 
 def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
@@ -416,5 +322,7 @@ def update_page(page: Path, sections: Mapping[str, str]) -> None:
                     f"<!-- end of {name} -->"
                 )
         files.write_atomically(page, text)
+        if "overview" not in sections and "<!-- overview -->" in text:
+            print(f"note: the overview in {page} needs all of its studies; it is as it was.")
     except OSError as error:
         raise UserError(f"Cannot update {page}: {error.strerror}.") from error

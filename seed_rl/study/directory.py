@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import json
+import platform
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,7 +38,10 @@ FILE_NAME = "study.json"
 RESULTS = "results.csv"
 EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
-_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "mujoco", "gfootball")
+_PACKAGES = (
+    *("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "opencv-python-headless", "mujoco"),
+    "envpool",
+)
 _MAY_GROW = ("configurations", "seeds")
 _EVALUATION = ("evaluation_episodes", "evaluation_actions")
 _MAY_CHANGE = ("description", *_EVALUATION)
@@ -165,6 +169,12 @@ class Study:
             for seed, name in enumerate(names, 1)
         ]
 
+    @property
+    def finished(self) -> bool:
+        """Whether all runs are done."""
+        done = sum(run.done(self.spec) for run in self.runs())
+        return done == self.spec.configurations * self.spec.seeds
+
     def evaluated_elsewhere(self) -> list[int]:
         """For each run in results.csv without a logdir, the number of episodes behind its score."""
         return [
@@ -195,19 +205,18 @@ class Study:
         """
         before = read(self.path) or {}
         machine = f"{processor.cores()} cores ({processor.model()})"
-        record = {
-            "spec": spec_lib.to_json(self.spec),
-            "commits": _with(before.get("commits", ()), commit()),
-            "machines": _with(before.get("machines", ()), machine),
-            "versions": _with(before.get("versions", ()), versions()),
-        }
+        here = {"commits": commit(), "machines": machine, "versions": versions()}
         try:
             for name in ("runs", "logs"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             trials.drop_torn_line(self.path / trials.FILE_NAME)
             self.trials.recover()
             self.draw_recorded()
-            files.write_atomically(self.path / FILE_NAME, json.dumps(record, indent=1) + "\n")
+            if self.finished:  # What ran it was not this.
+                here = dict.fromkeys(here, "")
+            record = {name: _with(before.get(name, ()), value) for name, value in here.items()}
+            text = json.dumps({"spec": spec_lib.to_json(self.spec), **record}, indent=1)
+            files.write_atomically(self.path / FILE_NAME, f"{text}\n")
         except OSError as error:
             raise UserError(
                 f"Cannot write to {self.path}: {error.strerror}. Free some space, or choose "
@@ -266,8 +275,8 @@ def commit() -> str:
 
 
 def versions() -> str:
-    """Those of the installed packages that returns may depend on."""
-    found = []
+    """Those of Python and the installed packages that returns may depend on."""
+    found = [f"Python {platform.python_version()}"]
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found.append(f"{name} {importlib.metadata.version(name)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +12,6 @@ from seed_rl.common.errors import UserError
 from seed_rl.study import fields
 from seed_rl.study.spec import Spec
 
-ZERO, ONE = "random", "human"
-"""The methods whose scores are 0 and 1 in normalized scores by default."""
 _TRAINING = "training return"
 _UNLIKE = {_TRAINING: "in training", "best evaluation": "best of the run"}
 """Words of a protocol that mark a score as not comparable to ours, and what columns say then."""
@@ -22,23 +20,27 @@ _UNLIKE = {_TRAINING: "in training", "best evaluation": "best of the run"}
 class Reference(NamedTuple):
     """A published score, a row of the file of references.
 
-    All fields are text as in the file. Tables of a study show the rows of its agent, or of "".
-
     Attributes:
-      seeds: number of runs of which `score` is the mean and `deviation` the sample deviation;
-        "": one, or not known.
-      window: number of last frames over whose episodes a training return is averaged; "": as
-        ours, a tenth.
+      agent: the tables of its studies show it; "": those of all.
+      task: the environment.
+      method: what has the score.
+      score: the mean return.
+      deviation: the sample deviation over seeds, or as `protocol` says; None: not known.
+      frames: after how many; 0: without training.
+      seeds: number of runs that score and deviation are of; 0: not known, or one.
+      window: number of last frames over whose episodes a training return is averaged; 0: a tenth.
+      protocol: how it was measured.
+      source: where it was published.
     """
 
     agent: str
     task: str
     method: str
-    score: str
-    deviation: str
-    frames: str
-    seeds: str
-    window: str
+    score: float
+    deviation: float | None
+    frames: int
+    seeds: int
+    window: int
     protocol: str
     source: str
 
@@ -49,7 +51,8 @@ class Reference(NamedTuple):
 
     def text(self) -> str:
         """Score and deviation."""
-        return " ± ".join(f"{float(x):,g}" for x in (self.score, self.deviation) if x)
+        numbers = (self.score, self.deviation)
+        return " ± ".join(f"{number:,.10g}" for number in numbers if number is not None)
 
     def title(self, spec: Spec) -> str:
         """The method, and what makes its score unlike those of a study."""
@@ -61,13 +64,13 @@ class Reference(NamedTuple):
         return f"{self.method} ({', '.join(unlike)})" if unlike else self.method
 
     def p_value(self, ours: Sequence[float]) -> float | None:
-        """Welch's p of the difference from the mean of `ours`; None without the seeds for it."""
+        """Welch's p of the difference from the mean of `ours`; None if a spread is not known."""
         from scipy import stats
 
-        if len(ours) < 2 or not self.deviation or int(self.seeds or 1) < 2:
+        if len(ours) < 2 or self.seeds < 2 or not self.deviation:
             return None
         own = float(np.mean(ours)), float(np.std(ours, ddof=1)), len(ours)
-        theirs = float(self.score), float(self.deviation), int(self.seeds)
+        theirs = self.score, self.deviation, self.seeds
         return float(stats.ttest_ind_from_stats(*own, *theirs, equal_var=False).pvalue)
 
 
@@ -75,22 +78,40 @@ def read_references(path: Path) -> list[Reference]:
     """Reads published scores.
 
     Raises:
-      UserError: the file cannot be read, or lacks a column.
+      UserError: the file cannot be read, lacks a column, or has no number where one must be.
     """
     rows = fields.read_table(path)
     if rows and (missing := set(Reference._fields) - set(rows[0])):
         raise UserError(f"{path} lacks the columns {', '.join(sorted(missing))}.")
-    return [Reference(*(row[name] for name in Reference._fields)) for row in rows]
+    return [_reference(row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _reference(row: Mapping[str, str], where: str) -> Reference:
+    try:
+        return Reference(
+            *(row["agent"], row["task"], row["method"], float(row["score"])),
+            deviation=float(row["deviation"]) if row["deviation"] else None,
+            frames=int(row["frames"]),
+            seeds=int(row["seeds"] or 0),
+            window=int(row["window"] or 0),
+            protocol=row["protocol"],
+            source=row["source"],
+        )
+    except (ValueError, TypeError):
+        raise UserError(
+            f"{where}: score and frames must be numbers; deviation, seeds and window numbers or "
+            "empty."
+        ) from None
 
 
 def comparable(
-    references: Iterable[Reference], spec: Spec, tasks: Iterable[str]
+    references: Iterable[Reference], spec: Spec, environments: Collection[str]
 ) -> list[Reference]:
-    """Those of a study's agent and tasks after as many frames, and of no training at all."""
+    """Those of a study's agent and environments after as many frames, and without training."""
     return [
         row
         for row in references
-        if row.task in tasks
+        if row.task in environments
         and row.agent in ("", spec.agent)
-        and float(row.frames) in (0, spec.frames)
+        and row.frames in (0, spec.frames)
     ]

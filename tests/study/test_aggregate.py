@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from seed_rl.study import aggregate, program, statistics
+from seed_rl.study import aggregate, finished, program, statistics
 from seed_rl.study.results import CURVES, FILE_NAME
 
 SPEC = {
@@ -125,29 +125,30 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
 )
 def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, mark):
     """Guards a column that stands beside ours as if it had been measured likewise."""
-    study = aggregate.read(folder)
+    study = finished.read(folder)
     spec = dataclasses.replace(study.spec, flags={"sticky_actions": sticky})
-    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", "", "", protocol, "")
+    row = reference(protocol=protocol)
     assert f"| in training | {mark} |" in aggregate.markdown(study._replace(spec=spec), [row])
 
 
-@pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False)])
+@pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False), ("nature", "impala")])
 def test_settings_are_named(folder, capsys, first, second):
-    """A study of a setting has rows of numbers, which say nothing without its name."""
+    """A study of a setting is of one environment, whose references it has, too."""
     for path, write in ((folder / "study.json", json.dumps), (folder / FILE_NAME, str)):
         text = path.read_text().replace("env_name", "setting")
+        text = text.replace('"choices"', '"flags": {"env_name": "C"}, "choices"')
         for task, value in (("A-v1", first), ("B-v1", second)):
             text = text.replace(json.dumps(task), write(value)).replace(task, write(value))
         path.write_text(text)
     assert program.main(["aggregate", str(folder)]) == 0, capsys.readouterr().err
-    assert f"| setting={first} | **85.0** |" in (output := capsys.readouterr().out), output
-    assert f"| setting={second} | **2,000** |" in output
+    assert f"| C, setting={first} | **85.0** |" in (output := capsys.readouterr().out), output
+    assert f"| C, setting={second} | **2,000** |" in output
     # They are compared on one axis.
-    (panel,) = aggregate.pictures([aggregate.read(folder)], [])["gym"]
+    (panel,) = aggregate.pictures([finished.read(folder)], [])["gym"]
     assert [one.label for one in panel.curves] == [f"setting={first}", f"setting={second}"]
 
 
-def test_several_studies_on_a_page(folder, tmp_path):
+def test_several_studies_on_a_page(folder, tmp_path, capsys):
     """Each task is beside the first published score that is comparable: as many frames, of a known
     number of seeds, and measured likewise. An environment has one axis.
     """
@@ -172,22 +173,81 @@ def test_several_studies_on_a_page(folder, tmp_path):
     assert cells[0] == ["gym", "A-v1", *ours, *compared]
     assert cells[1][2].startswith("ppo ([other]") and cells[1][6:] == [""] * 4
     assert (tmp_path / "gym.png").read_bytes().startswith(b"\x89PNG")
-    studies = [aggregate.read(path) for path in (folder, other)]
+    studies = [finished.read(path) for path in (folder, other)]
     panels = aggregate.pictures(studies, aggregate.read_references(references))["gym"]
     assert [panel.title for panel in panels] == ["A-v1", "B-v1"]
     assert [one.label for one in panels[0].curves] == ["two_tasks", "other"]
     assert [one.label for one in panels[0].points] == ["Sticky"]
+    # One of them alone does not have all rows.
+    text = page.read_text()
+    capsys.readouterr()
+    assert program.main(["aggregate", str(folder), *arguments[2:]]) == 0
+    assert page.read_text() == text
+    assert "the overview in" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("score", "deviation", "seeds"), [("100", "5", "4"), ("40", "10", "5")])
+def reference(**values):
+    """A published score of A-v1, 40 ± 5 of five seeds, but for `values`."""
+    row = dict(agent="", task="A-v1", method="A", score=40.0, deviation=5.0, frames=1000, seeds=5)
+    return aggregate.Reference(**(row | {"window": 0, "protocol": "", "source": ""} | values))
+
+
+@pytest.mark.parametrize(("score", "deviation", "seeds"), [(100, 5, 4), (40, 10, 5)])
 def test_whether_a_published_mean_differs(score, deviation, seeds):
     """Welch's test from a mean and a sample deviation, against SciPy's on a sample with both."""
-    row = aggregate.Reference("", "A", "A", score, deviation, "0", seeds, "", "", "")
-    unit = np.linspace(-1, 1, int(seeds))
-    sample = float(score) + float(deviation) * unit / np.std(unit, ddof=1)
+    row = reference(score=score, deviation=deviation, seeds=seeds)
+    unit = np.linspace(-1, 1, seeds)
+    sample = score + deviation * unit / np.std(unit, ddof=1)
     expected = scipy.stats.ttest_ind([60, 110, 85], sample, equal_var=False).pvalue
     assert row.p_value([60, 110, 85]) == pytest.approx(expected)
-    assert row._replace(seeds="").p_value([60, 110, 85]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "difference"),
+    # Ours are 60, 110 and 85.
+    [
+        (dict(score=40.0), "undecided (p 0.086)"),
+        (dict(score=-40.0), "ahead (p 0.012)"),
+        (dict(score=400.0, deviation=1.0), "behind (p 0.0021)"),
+        (dict(score=4000.0, deviation=1.0), "behind (p < 0.001)"),
+        (dict(deviation=0.0), ""),  # Equal seeds are probably rounded.
+        (dict(deviation=None), ""),
+        (dict(seeds=0), ""),
+        (dict(frames=2000), ""),
+        (dict(agent="ppo"), ""),
+        # The last seed has no episode there.
+        (dict(protocol="training return", window=700), "2 of 3 seeds"),
+    ],
+)
+def test_verdicts(folder, values, difference):
+    """Guards claims of being ahead: after as many frames, of known spreads, and of all seeds."""
+    study = finished.read(folder)
+    *others, last = study.tasks[0].runs
+    last = last._replace(curve=np.array([[500, np.nan], [1000, np.nan]]))
+    task = study.tasks[0]._replace(runs=[*others, last])
+    row = aggregate._compared(study, task, [reference(**values)])
+    assert row[3] == difference
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("score", "n/a"), ("frames", ""), ("seeds", "5.0"), ("window", "1M")]
+)
+def test_what_is_no_number_is_named(folder, tmp_path, capsys, column, value):
+    """Guards users from tracebacks about a file of theirs."""
+    row = dict(agent="", task="A-v1", method="A", score="1", deviation="", frames="0", seeds="")
+    row |= {"window": "", "protocol": "", "source": "", column: value}
+    path = tmp_path / "references.csv"
+    path.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    assert program.main(["aggregate", str(folder), f"--references={path}"]) == 2
+    assert "references.csv, row 1: score and frames must be numbers" in capsys.readouterr().err
+
+
+def test_names_of_studies_differ(folder, tmp_path, capsys):
+    """Guards a section from being that of another study."""
+    other = tmp_path / "elsewhere" / folder.name
+    shutil.copytree(folder, other)
+    assert program.main(["aggregate", str(folder), str(other)]) == 2
+    assert "two_tasks cannot be the name of one" in capsys.readouterr().err
 
 
 def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
@@ -212,8 +272,8 @@ def test_a_run_without_a_finished_episode_keeps_its_score(folder):
     (folder / FILE_NAME).write_text(rows)
     curves = (folder / CURVES).read_text().splitlines(keepends=True)
     (folder / CURVES).write_text("".join(row for row in curves if not row.startswith("0,2,")))
-    study = aggregate.read(folder)
-    assert study.scores("A-v1") == [60, 110, 85]
+    study = finished.read(folder)
+    assert study.tasks[0].scores == [60, 110, 85]
     text = aggregate.markdown(study, [])
     assert "| 22.9 to 147.1 | 60.0, 110.0, 85.0 | 52.5 (20.7 to 84.3), 2 of 3 seeds |" in text
 

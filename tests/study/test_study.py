@@ -145,6 +145,10 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     assert len(record["commits"]) <= 1  # None outside a checkout.
     assert record["machines"] == [f"{processor.cores()} cores ({processor.model()})"]
     assert f"numpy {np.__version__}" in record["versions"][0].split(", ")
+    # Where nothing is left to run, nothing has run.
+    (study.path / "study.json").write_text(json.dumps(record | {"machines": ["elsewhere"]}))
+    assert study.run() == 0
+    assert json.loads((study.path / "study.json").read_text())["machines"] == ["elsewhere"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ after each training step.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +114,7 @@ def make_devices(config: DeviceConfig | None = None) -> Devices:
     if resolver is not None:
         return _on_tpu(config, resolver)
     if not re.search("auto|gpu", f"{config.inference_devices} {config.training_devices}", re.I):
-        hide_gpus()  # Otherwise they would decide the type of the arithmetic (`compute_dtype`).
+        _hide_gpus()  # Otherwise they would decide the type of the arithmetic (`compute_dtype`).
     _grow_gpu_memory()
     available = [device.name for device in tf.config.list_logical_devices()]
     inference, training = choose(config, available)
@@ -154,10 +153,12 @@ def _limit_threads(config: DeviceConfig) -> None:
         )
 
 
-def hide_gpus() -> None:
+def _hide_gpus() -> None:
     """Hides GPUs from TensorFlow in this process, but not from environments."""
-    with contextlib.suppress(RuntimeError):  # The program has already used TensorFlow.
+    try:
         tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:  # A program that has used TensorFlow.
+        logging.warning("TensorFlow already runs: GPUs stay visible to it, though none is named.")
 
 
 def _grow_gpu_memory() -> None:

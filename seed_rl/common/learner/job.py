@@ -34,7 +34,7 @@ from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing, policy_server
 from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext, CreateAgent
 from seed_rl.common.learner.collective_learner import CollectiveLearner
-from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
+from seed_rl.common.learner.devices import Devices, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.learner.several_learners import (
@@ -249,7 +249,6 @@ def make_job(
     request = run.play_request or from_flags(RunConfig).play_request
     if request and not policy_server.ServeRequest.is_in(request):
         device_config = DeviceConfig("cpu:0", "cpu:0")  # A training run may be using the GPU.
-        hide_gpus()
     device_config.check_learners(config.batch_size, run.insecure)
     run = dataclasses.replace(run, seed=device_config.own_seed(run.seed))
     if devices is None:

@@ -245,11 +245,11 @@ def save(made: Any, out: str | Path) -> None:
 
 
 class Point(NamedTuple):
-    """A result beside the curves, drawn as a diamond.
+    """A result beside curves over frames, drawn as a diamond.
 
     Attributes:
       label: what it is called.
-      x: where it is on the axis.
+      x: after how many frames.
       y: the return.
       deviation: drawn as a bar.
     """
@@ -310,19 +310,24 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
         axes.grid(alpha=0.3)
         if panel.x == "frames":
             axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(y_label)
+    _add_legend(made, columns)
+    save(made, out)
+
+
+def _add_legend(made: Any, columns: int) -> None:
+    """One for all panels, below them; of a single panel, within it."""
     explained = {
         label: handle
         for axes in made.axes
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    if len(panels) > 1 and explained:
+    if len(made.axes) > 1 and explained:
         how = {"loc": "outside lower center", "ncols": min(len(explained), columns + 1)}
         made.legend(explained.values(), explained, **how)
     elif explained:
         made.axes[0].legend(fontsize="small")
-    for axes in grid[:, 0]:
-        axes.set_ylabel(y_label)
-    save(made, out)
 
 
 def draw_groups(

@@ -1,0 +1,158 @@
+"""What a study has: its runs that are done, from its directory or a copy of three files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seed_rl.common.errors import UserError
+from seed_rl.study import directory, fields, results
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Spec
+
+_ENVIRONMENT_FLAGS = ("game", "env_name")
+
+
+class FinishedRun(NamedTuple):
+    """A run that is done.
+
+    Attributes:
+      seed: 1, 2, ...
+      score: mean score of its evaluation, or the training return if there is none.
+      episodes: how many it was evaluated for.
+      training: mean training return of the last interval; NaN if no episode has ended.
+      curve: <float>[points, 2], frames, and the mean training return of the interval that ends
+        there.
+    """
+
+    seed: int
+    score: float
+    episodes: int
+    training: float
+    curve: np.ndarray
+
+    def last_returns(self, window: int) -> np.ndarray:
+        """<float>[points], those of the curve in the last `window` frames that are known."""
+        last = self.curve[self.curve[:, 0] > self.curve[-1, 0] - window, 1]
+        return np.asarray(last[~np.isnan(last)])
+
+
+class Task(NamedTuple):
+    """A configuration of a study, with its runs that are done.
+
+    Attributes:
+      environment: its name.
+      setting: what else the configuration chooses, as name=value; "": nothing.
+      configuration: the values of the study's choices.
+      runs: in the order of their seeds.
+    """
+
+    environment: str
+    setting: str
+    configuration: Configuration
+    runs: list[FinishedRun]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, (self.environment, self.setting)))
+
+    @property
+    def scores(self) -> list[float]:
+        return [run.score for run in self.runs]
+
+    def training(self, window: int = 0) -> list[float]:
+        """Mean training returns of the last `window` frames; 0: of the last interval.
+
+        Runs without an episode there are left out.
+        """
+        returns = [run.training for run in self.runs]
+        if window:
+            returns = [
+                float(np.mean(last)) if (last := run.last_returns(window)).size else math.nan
+                for run in self.runs
+            ]
+        return [one for one in returns if not math.isnan(one)]
+
+
+class FinishedStudy(NamedTuple):
+    """The runs of a study that are done.
+
+    Attributes:
+      path: of its directory.
+      spec: what was run.
+      commits: of the source that ran.
+      machines: on which it ran.
+      versions: of Python and the packages it ran with.
+      tasks: those with a run that is done.
+    """
+
+    path: Path
+    spec: Spec
+    commits: Sequence[str]
+    machines: Sequence[str]
+    versions: Sequence[str]
+    tasks: Sequence[Task]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def read(path: Path) -> FinishedStudy:
+    """Reads the files of a study.
+
+    Raises:
+      UserError: one is missing or damaged, or no run is done.
+    """
+    record = directory.read(path)
+    if record is None:
+        raise UserError(f"There is no study in {path}.")
+    if not all((path / name).exists() for name in (results.FILE_NAME, results.CURVES)):
+        raise UserError(
+            f"{path} lacks results.csv or curves.csv: a study writes them when it ends, or with "
+            "--results_only."
+        )
+    spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in fields.read_table(path / results.CURVES):
+        key = row["configuration"], row["seed"]
+        points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
+    tasks: dict[str, Task] = {}
+    unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
+    for row in fields.read_table(path / results.FILE_NAME):
+        score = row["evaluation_mean"] or row["final_return"]
+        if row["status"] != "done" or not score:
+            continue
+        if row["configuration"] not in tasks:
+            values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
+            configuration = Configuration(int(row["configuration"]), values)
+            tasks[row["configuration"]] = Task(*_place(spec, values), configuration, [])
+        tasks[row["configuration"]].runs.append(
+            FinishedRun(
+                int(row["seed"]),
+                float(score),
+                int(row["evaluation_episodes"]),
+                float(row["final_return"] or "nan"),
+                np.array(points.get((row["configuration"], row["seed"]), unknown)),
+            )
+        )
+    if not tasks:
+        raise UserError(f"No run of {path} is done.")
+    commits, machines, versions = (
+        record.get(name, []) for name in ("commits", "machines", "versions")
+    )
+    return FinishedStudy(path.resolve(), spec, commits, machines, versions, list(tasks.values()))
+
+
+def _place(spec: Spec, values: Mapping[str, str]) -> tuple[str, str]:
+    """(environment, setting) of a configuration: its name, and the other choices."""
+    named = [choice.name for choice in spec.choices if choice.flag in _ENVIRONMENT_FLAGS]
+    chosen = [values[name] for name in named if name in values]
+    given = [str(spec.flags[flag]) for flag in _ENVIRONMENT_FLAGS if flag in spec.flags]
+    setting = ", ".join(f"{name}={value}" for name, value in values.items() if name not in named)
+    return [*chosen, *given, Path(spec.game).stem][0], setting

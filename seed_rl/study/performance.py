@@ -27,6 +27,9 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.common.run_files.returns_log import EpisodeRow
 from seed_rl.study.spec import Measure
 
+_PAUSE_S = 60.0
+"""Without the end of an episode for longer, a run may have been stopped."""
+
 
 class Rating(NamedTuple):
     """How good a run was.
@@ -51,6 +54,21 @@ def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
     final = float(means[-1])
     average = float(means.mean())
     return Rating(average if measure.measure == "average" else final, final, len(rows))
+
+
+def frames_per_s(logdir: Path) -> float | None:
+    """Environment frames per second of a run, without its pauses; None if that cannot be said.
+
+    Counts from one end of an episode to the next, unless they are so far apart that the run may
+    have been stopped between them.
+    """
+    try:
+        rows = returns_log.read(logdir / returns_log.FILE_NAME)
+    except (OSError, UnicodeDecodeError):
+        return None
+    steps = np.diff(np.array([(row.time, row.frames) for row in rows]).reshape(-1, 2), axis=0)
+    seconds, frames = steps[(steps[:, 0] >= 0) & (steps[:, 0] <= _PAUSE_S)].sum(axis=0)
+    return float(frames / seconds) if seconds > 0 else None
 
 
 def so_far(logdir: Path, frames: int, measure: Measure) -> list[float]:

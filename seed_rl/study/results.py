@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import progress
 from seed_rl.common.system import files
 from seed_rl.study import directory, fields, performance
 from seed_rl.study.directory import Study, StudyRun
@@ -36,7 +35,7 @@ class Result(NamedTuple):
       run: which one.
       status: see `StudyRun.status`.
       rating: None until it is done or pruned, or if no episode ended.
-      frames_per_s: environment frames per second, as its learner last reported them.
+      frames_per_s: environment frames per second, without pauses.
       note: why it failed or has no rating.
     """
 
@@ -73,8 +72,7 @@ def collect_run(run: StudyRun, spec: Spec) -> Result:
             return Result(run, status, None, rate, row["note"])
         numbers = float(row["performance"]), float(row["final_return"])
         return Result(run, status, Rating(*numbers, int(row["episodes"])), rate)
-    report = progress.read(run.logdir)
-    rate = report.frames_per_s if report is not None else None
+    rate = performance.frames_per_s(run.logdir)
     note = run.failure or "" if status == "failed" else ""
     if status not in ("done", "pruned"):
         return Result(run, status, None, rate, note)

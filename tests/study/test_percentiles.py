@@ -146,3 +146,16 @@ def test_ratings(tmp_path):
     )
     evaluated = performance.rate(tmp_path, 100, Measure(intervals=2, episodes="evaluation"))
     assert evaluated == (7.0, 7.0, 1)
+
+
+def test_frames_per_second_are_without_pauses(tmp_path):
+    """Guards rates of runs that were stopped, or resumed on another day."""
+    assert performance.frames_per_s(tmp_path) is None
+    log = ReturnsLog(tmp_path)
+    times = [(10, 100.0), (20, 101.0), (40, 102.0), (50, 5000.0), (80, 5003.0)]
+    log.add([row(frames, 1.0)._replace(time=time) for frames, time in times[:1]])
+    log.flush()
+    assert performance.frames_per_s(tmp_path) is None
+    log.add([row(frames, 1.0)._replace(time=time) for frames, time in times[1:]])
+    log.flush()
+    assert performance.frames_per_s(tmp_path) == (10 + 20 + 30) / (1 + 1 + 3)

@@ -83,15 +83,15 @@ def test_result(trained, leaves_nothing):
 @pytest.mark.parametrize("num_eval_envs", [0, 2])
 def test_a_run_ends_when_it_is_good_enough(tmp_path, num_eval_envs):
     """Guards who is asked: 20 evaluation episodes, or 100 of training; and what is kept."""
-    # Any agent lasts for ten steps.
-    options = {"stop_at_return": 10.0, "keep_best": True, "log_period_secs": 1.0}
+    # Any agent lasts for five steps, one that always does the same for eight to ten.
+    options = {"stop_at_return": 5.0, "keep_best": True, "log_period_secs": 1.0}
     job = make_job(tmp_path, 10**6, learner=options, num_eval_envs=num_eval_envs)
     result = experiment.run(job, callbacks=())
     assert result.finished and result.frames < 10**6
     rows = [row for row in result.episodes if row.evaluation == bool(num_eval_envs)]
     assert len(rows) >= (20 if num_eval_envs else 100)
     record = json.loads((tmp_path / "best/best.json").read_text())
-    assert record["return"] >= 10 and record["frames"] <= result.frames
+    assert record["return"] >= 5 and record["frames"] <= result.frames
     policy = experiment.trained_policy(make_job(tmp_path / "new", 1), tmp_path / "best")
     assert policy(np.zeros(4, np.float32), policy.initial_state(), 0.0)
 

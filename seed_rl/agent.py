@@ -41,7 +41,6 @@ from seed_rl.launch import local
 if TYPE_CHECKING:
     from seed_rl.common.inference.acting_policy import ActingPolicy, ActingState
 
-_MODEL = "saved_model"
 REPEATED = frozenset(("gin_config", "gin_bindings", "flagfile"))
 """Flags that are given once for each element of a list; others take lists with commas."""
 _SWITCHES = frozenset(("greedy", "sampled", "render"))
@@ -153,7 +152,7 @@ class Agent:
         """
         path = Path(path).absolute()
         entries = checkpoint_list.list_checkpoints(self.run / checkpoint_list.DIRECTORY)
-        parts = [Path(run_record.FILE), Path(_MODEL)]
+        parts = [Path(run_record.FILE), Path(checkpoint_list.MODEL)]
         parts += [entry.path.relative_to(self.run) for entry in entries[-1:]]
         try:
             path.mkdir(parents=True)
@@ -258,7 +257,7 @@ def load(run: str | Path, trust: bool = False, env: Any = None) -> Agent:
     """
     path = Path(run)
     saved = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
-    if not saved and not (path / _MODEL).exists():
+    if not saved and not (path / checkpoint_list.MODEL).exists():
         raise UserError(f"There is no trained agent in {run}.")
     return Agent(path, trust, env)
 

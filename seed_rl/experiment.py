@@ -24,7 +24,6 @@ from seed_rl.common.acting.env_group import CreateBatch, Environments
 from seed_rl.common.acting.local_actors import KINDS, LocalActors, actor_configs
 from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.learner import Learner
@@ -167,7 +166,7 @@ def read_result(logdir: str | os.PathLike[str]) -> Result:
     except OSError:
         episodes = []
     checkpoints = checkpoint_list.list_checkpoints(directory / checkpoint_list.DIRECTORY)
-    model = directory / saved_model.DIRECTORY
+    model = directory / checkpoint_list.MODEL
     return Result(
         logdir=directory,
         frames=report.frames,

@@ -75,8 +75,9 @@ def find(path: Path) -> SavedAgent:
     entries = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if entries:
         return SavedAgent(run_record.read(entries[-1].path), path, None)
-    if (path / "saved_model" / "saved_model.pb").exists():
-        return SavedAgent(run_record.read(path), None, path / "saved_model")
+    model = path / checkpoint_list.MODEL
+    if (model / "saved_model.pb").exists():
+        return SavedAgent(run_record.read(path), None, model)
     if path.is_dir():
         run_record.read(path)  # Has the better message if there is no run at all.
     raise UserError(

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import memory
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
@@ -205,6 +206,17 @@ def ask_program(options: RunOptions, quiet: bool = False) -> RunOptions:
     return dataclasses.replace(options, logdir=logdir, frames=answer.get("frames"))
 
 
+def _finished(options: RunOptions) -> str | None:
+    """What to say instead of starting a run that has nothing left to train; None otherwise."""
+    assert options.logdir is not None
+    report = progress.read(options.logdir)
+    if options.fresh or options.frames is None or report is None or report.phase != "done":
+        return None
+    frames = checkpoint_list.saved_frames(options.logdir) or 0
+    exported = (options.logdir / checkpoint_list.MODEL).exists()  # Or the learner may have to.
+    return checkpoint_list.finished(frames) if exported and frames >= options.frames else None
+
+
 def _say_what_differs(answer: dict[str, Any]) -> None:
     """Prints how the options of a resumed run differ from before, or from the command line."""
     kept, changed = answer.get("kept"), answer.get("changed")
@@ -279,6 +291,9 @@ def main(
                 addresses.add(f"localhost:{free_port()}")
             options = dataclasses.replace(options, learner_addresses=",".join(addresses))
         options = ask_program(options)
+        if finished := _finished(options):
+            print(finished)
+            return 0
         check_port(options)
     except UserError as error:
         text = str(error)

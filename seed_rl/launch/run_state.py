@@ -100,8 +100,6 @@ class RunState:
     def ending(self) -> str:
         """Message: training has ended, why if a callback ended it, and what to do next."""
         report = self._progress
-        if report and report.warning and (self._saved_before or 0) >= report.total_frames:
-            return report.warning
         program = pathlib.Path(sys.executable).with_name("seed-rl")
         module = [sys.executable, "-m", "seed_rl.command"]  # Some images lack the command.
         command = [os.path.relpath(program)] if program.exists() else module

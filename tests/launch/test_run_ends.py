@@ -180,18 +180,10 @@ def test_a_directory_with_room_has_no_problem(tmp_path: pathlib.Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("saved", "message"), [(30, "had already finished"), (20, "training has ended")]
-)
-def test_a_run_that_had_finished_says_so(tmp_path, saved, message):
-    """Guards from training nothing silently; otherwise, the next commands must be real ones."""
-    (tmp_path / "checkpoints" / f"ckpt-000001-step-{saved:012}").mkdir(parents=True)
-    state = RunState(tmp_path)
-    learner = progress.ProgressWriter(tmp_path, total_frames=30, frames=saved)
-    learner.update(phase="done", frames=30, warning="This run had already finished.")
-    state.progress()
-    first, *commands = state.ending().splitlines()
-    assert message in first and len(commands) == (3 if saved < 30 else 0)
+def test_the_next_commands_exist(tmp_path):
+    """Guards the end of a run, which says what to do next."""
+    first, *commands = RunState(tmp_path).ending().splitlines()
+    assert "training has ended" in first and len(commands) == 3
     for line in commands:
         module, *arguments = command.module_arguments(shlex.split(line)[1:])
         assert find_spec(module) and pathlib.Path(arguments[0]).samefile(tmp_path)

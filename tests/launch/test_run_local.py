@@ -51,6 +51,11 @@ def test_training_to_its_end(repository, tmp_path):
     assert list((logdir / "checkpoints").iterdir())
     for name in ("learner", "actor-0", "actor-1"):
         assert (logdir / "logs" / f"{name}.log").stat().st_size > 0
+    # The same again says at once that there is nothing to train; more frames are trained.
+    result = helpers.run(*task, code=0, cwd=tmp_path, env=clean_environment())
+    assert result.stdout.startswith("This run had already finished after ")
+    assert len(result.stdout.splitlines()) == 1
+    assert json.loads((logdir / "progress.json").read_text()) == done
 
 
 def test_ctrl_c(repository, tmp_path):

@@ -34,8 +34,8 @@ from seed_rl import __version__
 from seed_rl.common.checkpoints import manifest, misfits
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record, saved_run
+from seed_rl.common.run_files.checkpoint_list import START_OVER
 from seed_rl.common.run_files.checkpoint_list import list_checkpoints as list_checkpoints
-from seed_rl.common.run_files.saved_run import START_OVER
 from seed_rl.common.system import files
 
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")

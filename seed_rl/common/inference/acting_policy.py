@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from seed_rl.common import nest
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.saved_model import Act
 from seed_rl.common.nest import Nest
+from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.types import EnvOutput, Specs
 
 
@@ -175,7 +175,7 @@ def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:
     """
     folder = Path(path)
     if not (folder / "saved_model.pb").exists():
-        folder = folder / saved_model.DIRECTORY
+        folder = folder / checkpoint_list.MODEL
     if not (folder / "saved_model.pb").exists():
         raise UserError(
             f"There is no exported model in {path}; a learner writes it at the end of a run unless "

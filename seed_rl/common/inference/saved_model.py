@@ -16,8 +16,6 @@ import tensorflow as tf
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput, Specs
 
-DIRECTORY = "saved_model"  # In a run's logdir.
-
 Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
 

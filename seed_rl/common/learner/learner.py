@@ -30,7 +30,7 @@ from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import BATCHES_END, TrainingStep
 from seed_rl.common.monitoring.clips import Clips
 from seed_rl.common.monitoring.reporting import Reporter
-from seed_rl.common.run_files import checkpoint_list, saved_run
+from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import StopSignal
 
@@ -218,20 +218,17 @@ class Learner:
 
     def _end_at_once(self) -> None:
         """Reports that a resumed run had already used all its frames."""
-        message = (
-            f"This run had already finished after {self.frames:,} frames. To continue it, raise "
-            f"--total_environment_frames above that. {saved_run.START_OVER}"
-        )
+        message = checkpoint_list.finished(self.frames)
         logging.warning("%s", message)
         self._reporter.warn("finished", message)
         with self._opened():
-            if self._config.save_model and not (self._logdir / saved_model.DIRECTORY).exists():
+            if self._config.save_model and not (self._logdir / checkpoint_list.MODEL).exists():
                 self.export()  # The earlier process may have ended just before.
 
     def export(self, directory: str | os.PathLike[str] | None = None) -> None:
         """Exports the policy, by default to the logdir's place for it."""
         saved_model.save_model(
-            directory or self._logdir / saved_model.DIRECTORY,
+            directory or self._logdir / checkpoint_list.MODEL,
             self._algorithm.network,
             self._job.specs,
             self._algorithm.evaluate,

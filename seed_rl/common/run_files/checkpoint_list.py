@@ -1,4 +1,4 @@
-"""Lists checkpoints by their directory names."""
+"""Lists checkpoints by their directory names, and says what that means for a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from seed_rl.common.errors import UserError
 
 DIRECTORY = "checkpoints"  # Of a run's logdir.
 METADATA = "metadata.json"
+MODEL = "saved_model"
+"""The exported policy, in a run's logdir."""
 NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
+START_OVER = (
+    "To start over, choose another --logdir; or, on one machine, --restart=fresh, which moves the "
+    "old run aside."
+)
 
 
 def name(serial: int, step: int) -> str:
@@ -71,3 +77,11 @@ def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
     except UnreadableError:  # Callers are reporting a more important error.
         return None
     return entries[-1].step if entries else None
+
+
+def finished(frames: int) -> str:
+    """What to say of a run that has nothing left to train after so many frames."""
+    return (
+        f"This run had already finished after {frames:,} frames. To continue it, raise "
+        f"--total_environment_frames above that. {START_OVER}"
+    )

@@ -18,12 +18,8 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.common.run_files.checkpoint_list import START_OVER
 from seed_rl.common.system import running_program
-
-START_OVER = (
-    "To start over, choose another --logdir; or, on one machine, --restart=fresh, which moves the "
-    "old run aside."
-)
 
 _PROGRAM = "the program"
 _AGENT = "--agent"

@@ -22,7 +22,6 @@ class FinishedRun(NamedTuple):
     """A run that is done.
 
     Attributes:
-      seed: 1, 2, ...
       score: mean score of its evaluation, or the training return if there is none.
       episodes: how many it was evaluated for.
       training: mean training return of the last interval; NaN if no episode has ended.
@@ -30,16 +29,22 @@ class FinishedRun(NamedTuple):
         there.
     """
 
-    seed: int
     score: float
     episodes: int
     training: float
     curve: np.ndarray
 
-    def last_returns(self, window: int) -> np.ndarray:
-        """<float>[points], those of the curve in the last `window` frames that are known."""
+    def last_return(self, window: int) -> float:
+        """Mean training return of the last `window` frames; NaN without an episode there.
+
+        Args:
+          window: 0: the last interval.
+        """
+        if not window:
+            return self.training
         last = self.curve[self.curve[:, 0] > self.curve[-1, 0] - window, 1]
-        return np.asarray(last[~np.isnan(last)])
+        known = last[~np.isnan(last)]
+        return float(known.mean()) if known.size else math.nan
 
 
 class Task(NamedTuple):
@@ -66,16 +71,8 @@ class Task(NamedTuple):
         return [run.score for run in self.runs]
 
     def training(self, window: int = 0) -> list[float]:
-        """Mean training returns of the last `window` frames; 0: of the last interval.
-
-        Runs without an episode there are left out.
-        """
-        returns = [run.training for run in self.runs]
-        if window:
-            returns = [
-                float(np.mean(last)) if (last := run.last_returns(window)).size else math.nan
-                for run in self.runs
-            ]
+        """The `FinishedRun.last_return` of all runs that have one."""
+        returns = [run.last_return(window) for run in self.runs]
         return [one for one in returns if not math.isnan(one)]
 
 
@@ -134,7 +131,6 @@ def read(path: Path) -> FinishedStudy:
             tasks[row["configuration"]] = Task(*_place(spec, values), configuration, [])
         tasks[row["configuration"]].runs.append(
             FinishedRun(
-                int(row["seed"]),
                 float(score),
                 int(row["evaluation_episodes"]),
                 float(row["final_return"] or "nan"),

@@ -88,6 +88,8 @@ def read_references(path: Path) -> list[Reference]:
 
 def _reference(row: Mapping[str, str], where: str) -> Reference:
     try:
+        if None in row.values():
+            raise ValueError("a cell is missing")
         return Reference(
             *(row["agent"], row["task"], row["method"], float(row["score"])),
             deviation=float(row["deviation"]) if row["deviation"] else None,
@@ -97,10 +99,10 @@ def _reference(row: Mapping[str, str], where: str) -> Reference:
             protocol=row["protocol"],
             source=row["source"],
         )
-    except (ValueError, TypeError):
+    except ValueError as error:
         raise UserError(
             f"{where}: score and frames must be numbers; deviation, seeds and window numbers or "
-            "empty."
+            f"empty. ({error})"
         ) from None
 
 

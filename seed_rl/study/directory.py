@@ -143,7 +143,7 @@ class Study:
     def recorded(self) -> Mapping[tuple[int, int], Mapping[str, str]]:
         """The rows of results.csv that are done, by configuration and seed."""
         path = self.path / RESULTS
-        rows = fields.read_table(path) if path.exists() else []
+        rows = read_results(path, self.spec) if path.exists() else []
         return {
             (int(row["configuration"]), int(row["seed"])): row
             for row in rows
@@ -303,6 +303,24 @@ def read(path: Path) -> dict[str, Any] | None:
     if not isinstance(record.get("spec"), dict):
         raise UserError(f"{path / FILE_NAME} is damaged. Choose another directory.")
     return record
+
+
+def read_results(path: Path, spec: Spec) -> list[dict[str, str]]:
+    """The rows of results.csv, of all runs.
+
+    Raises:
+      UserError: it cannot be read, or is damaged.
+    """
+    numbers = ("performance", "final_return", "evaluation_mean", "frames_per_s")
+    return fields.read_table(
+        path,
+        {
+            **dict.fromkeys((choice.name for choice in spec.choices), str),
+            **dict.fromkeys(("configuration", "seed", "evaluation_episodes"), int),
+            **dict.fromkeys(numbers, fields.optional(float)),
+            **{"episodes": fields.optional(int), "status": str, "note": str},
+        },
+    )
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from seed_rl.common.errors import UserError
 
 T = TypeVar("T")
+Columns = Mapping[str, Callable[[str], Any]]
+"""Columns of a table, and what converts their cells, or raises ValueError."""
 Scalar = bool | int | float | str
 """What a flag or a gin binding can be set to."""
 
@@ -39,18 +41,38 @@ def parse(text: str, source: str) -> dict[str, Any]:
     return values
 
 
-def read_table(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path, columns: Columns) -> list[dict[str, str]]:
     """The rows of a CSV file, by the names of its columns.
 
+    Args:
+      path: of the file.
+      columns: those that it must have, with cells that can be converted.
+
     Raises:
-      UserError: it cannot be read.
+      UserError: it cannot be read, or lacks a column or cell, or one cannot be converted.
     """
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"Cannot read {path}: {reason}.") from error
+    if rows and (missing := sorted(set(columns) - set(rows[0]))):
+        raise UserError(f"{path} lacks the columns {', '.join(missing)}.")
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            raise UserError(f"{path}, row {number}: it has too few or too many cells.")
+        for name, convert in columns.items():
+            try:
+                convert(row[name])
+            except ValueError as error:
+                raise UserError(f"{path}, row {number}: {name}: {error}.") from None
+    return rows
+
+
+def optional(convert: Callable[[str], T]) -> Callable[[str], T | None]:
+    """For cells that may be empty."""
+    return lambda cell: convert(cell) if cell else None
 
 
 def check_names(values: Mapping[str, Any], known: Iterable[str], where: str) -> None:

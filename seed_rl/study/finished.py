@@ -116,12 +116,12 @@ def read(path: Path) -> FinishedStudy:
         )
     spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in fields.read_table(path / results.CURVES):
+    for row in fields.read_table(path / results.CURVES, results.CURVE_COLUMNS):
         key = row["configuration"], row["seed"]
         points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
     tasks: dict[str, Task] = {}
     unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
-    for row in fields.read_table(path / results.FILE_NAME):
+    for row in directory.read_results(path / results.FILE_NAME, spec):
         score = row["evaluation_mean"] or row["final_return"]
         if row["status"] != "done" or not score:
             continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from seed_rl.common.errors import UserError
 from seed_rl.study import fields
 from seed_rl.study.spec import Spec
 
@@ -74,36 +73,29 @@ class Reference(NamedTuple):
         return float(stats.ttest_ind_from_stats(*own, *theirs, equal_var=False).pvalue)
 
 
+def _count(cell: str) -> int:
+    return int(cell or 0)
+
+
+_COLUMNS: fields.Columns = dict.fromkeys(Reference._fields, str) | {
+    "score": float,
+    "deviation": fields.optional(float),
+    "frames": int,
+    "seeds": _count,
+    "window": _count,
+}
+
+
 def read_references(path: Path) -> list[Reference]:
     """Reads published scores.
 
     Raises:
       UserError: the file cannot be read, lacks a column, or has no number where one must be.
     """
-    rows = fields.read_table(path)
-    if rows and (missing := set(Reference._fields) - set(rows[0])):
-        raise UserError(f"{path} lacks the columns {', '.join(sorted(missing))}.")
-    return [_reference(row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
-
-
-def _reference(row: Mapping[str, str], where: str) -> Reference:
-    try:
-        if None in row.values():
-            raise ValueError("a cell is missing")
-        return Reference(
-            *(row["agent"], row["task"], row["method"], float(row["score"])),
-            deviation=float(row["deviation"]) if row["deviation"] else None,
-            frames=int(row["frames"]),
-            seeds=int(row["seeds"] or 0),
-            window=int(row["window"] or 0),
-            protocol=row["protocol"],
-            source=row["source"],
-        )
-    except ValueError as error:
-        raise UserError(
-            f"{where}: score and frames must be numbers; deviation, seeds and window numbers or "
-            f"empty. ({error})"
-        ) from None
+    return [
+        Reference(*(convert(row[name]) for name, convert in _COLUMNS.items()))
+        for row in fields.read_table(path, _COLUMNS)
+    ]
 
 
 def comparable(

@@ -21,6 +21,10 @@ from seed_rl.study.spec import Spec
 
 FILE_NAME = directory.RESULTS
 CURVES = "curves.csv"
+CURVE_COLUMNS: fields.Columns = {
+    **dict.fromkeys(("configuration", "seed", "frames"), int),
+    "return": fields.optional(float),
+}
 POINTS = 50
 """Points of a learning curve."""
 
@@ -143,7 +147,7 @@ def _write_curves(study: Study, results: Sequence[Result]) -> None:
     rows: list[list[object]] = [["configuration", "seed", "frames", "return"]]
     path = study.path / CURVES
     recorded: dict[tuple[str, str], list[list[object]]] = {}
-    for row in fields.read_table(path) if path.exists() else []:
+    for row in fields.read_table(path, CURVE_COLUMNS) if path.exists() else []:
         recorded.setdefault((row["configuration"], row["seed"]), []).append(list(row.values()))
     for run in (result.run for result in results if result.rating is not None):
         if run.record is not None:

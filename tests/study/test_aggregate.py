@@ -241,7 +241,26 @@ def test_what_is_no_number_is_named(folder, tmp_path, capsys, column, value):
     cells = itertools.takewhile(lambda cell: cell is not None, row.values())  # A row may end early.
     path.write_text(f"{','.join(row)}\n{','.join(cells)}\n")
     assert program.main(["aggregate", str(folder), f"--references={path}"]) == 2
-    assert "references.csv, row 1: score and frames must be numbers" in capsys.readouterr().err
+    named = f"row 1: {column}: " if value is not None else "row 1: it has too few"
+    assert f"references.csv, {named}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "named"),
+    [
+        (FILE_NAME, "0,1,", "0,one,", "results.csv, row 1: seed: "),
+        (FILE_NAME, "final_return", "last_return", "results.csv lacks the columns final_return"),
+        (CURVES, "0,1,1000,", "0,1,1000 frames,", "curves.csv, row 2: frames: "),
+        (CURVES, "0,1,1000,", "0,1,1000,?", "curves.csv, row 2: return: "),
+    ],
+)
+def test_what_is_damaged_in_a_study_is_named(folder, capsys, name, before, after, named):
+    """Guards users from tracebacks about a file that was edited or cut."""
+    text = (folder / name).read_text()
+    assert before in text
+    (folder / name).write_text(text.replace(before, after, 1))
+    assert program.main(["aggregate", str(folder)]) == 2
+    assert named in capsys.readouterr().err
 
 
 def test_names_of_studies_differ(folder, tmp_path, capsys):

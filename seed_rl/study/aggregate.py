@@ -36,14 +36,31 @@ _STATISTICS = (
 )
 
 
-def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
-    """What was run, and a table of its scores beside published ones."""
-    known = comparable(references, study.spec, [task.environment for task in study.tasks])
+def markdown(
+    study: FinishedStudy, references: Sequence[Reference], with_sources: bool = True
+) -> str:
+    """What was run, and a table of its scores beside published ones, and where these are from."""
+    known = _known([study], references)
     parts = [_protocol(study), _table(study, known)]
-    sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
-    if sources:
-        parts.append("; ".join(sources) + ".")
+    if with_sources and known:
+        parts.append(_sources(known))
     return "\n\n".join(parts) + "\n"
+
+
+def _known(studies: Sequence[FinishedStudy], references: Sequence[Reference]) -> list[Reference]:
+    """The published scores that are beside those of any of the studies."""
+    found = [
+        row
+        for study in studies
+        for row in comparable(references, study.spec, [task.environment for task in study.tasks])
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _sources(known: Sequence[Reference]) -> str:
+    """How and where scores were published, each once."""
+    sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
+    return "; ".join(sources) + "."
 
 
 def _protocol(study: FinishedStudy) -> str:
@@ -74,35 +91,39 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
     for task in study.tasks:
         mean = statistics.mean_of_seeds(task.scores)
         published = {titles[row]: row.text() for row in known if row.task == task.environment}
-        returns = task.training()
-        training = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
-        if 0 < len(returns) < len(task.runs):
-            training += f", {len(returns)} of {len(task.runs)} seeds"
         lines.append(
             [
                 *(task.name, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(map(number, task.scores)),
-                training,
+                _in_training(task),
                 *(published.get(method, "") for method in methods),
             ]
         )
     return table(lines)
 
 
+def _in_training(task: Task) -> str:
+    returns = task.training()
+    text = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
+    if 0 < len(returns) < len(task.runs):
+        text += f", {len(returns)} of {len(task.runs)} seeds"
+    return text
+
+
 def overview(
     studies: Sequence[FinishedStudy], references: Sequence[Reference], folder: Path
 ) -> str:
-    """A table of all tasks, by game and environment, each beside one published score.
+    """A table of all tasks, by game and environment, with a row for each published score.
 
-    That is the first of the references after as many frames of which several seeds are known.
+    These are the references after as many frames of which several seeds are known.
 
     Args:
       studies: all of them.
       references: published scores.
       folder: of the page, for its links.
     """
-    lines = [["", "task", "agent", "frames", "score", "seeds"]]
-    lines[0] += ["compared with", "theirs", "ours", "difference"]
+    lines = [["", "task", "agent", "frames", "seeds", "score", "in training"]]
+    lines[0] += ["compared with", "theirs", "difference"]
     rows = [(study, task) for study in studies for task in study.tasks]
     games = list(dict.fromkeys(study.spec.game for study in studies))
     environments = list(dict.fromkeys(task.environment for _, task in rows))
@@ -113,35 +134,31 @@ def overview(
     for study, task in rows:
         spec = study.spec
         link = os.path.relpath(study.path / directory.FILE_NAME, folder)
-        lines.append(
-            [
-                *("" if spec.game == shown else spec.game, task.name),
-                *(f"{spec.agent} ([{study.name}]({link}))", f"{spec.frames / 1e6:g}M"),
-                *(_estimate(statistics.mean_of_seeds(task.scores)), str(len(task.runs))),
-                *_compared(study, task, references),
-            ]
-        )
+        ours = [
+            *("" if spec.game == shown else spec.game, task.name),
+            *(f"{spec.agent} ([{study.name}]({link}))", f"{spec.frames / 1e6:g}M"),
+            *(str(len(task.runs)), _estimate(statistics.mean_of_seeds(task.scores))),
+            _in_training(task),
+        ]
+        for theirs in _compared(study, task, references) or [[""] * 3]:
+            lines.append([*ours, *theirs])
+            ours = [""] * len(ours)
         shown = spec.game
-    return table(lines) + "\n"
+    return f"{table(lines)}\n\n{_sources(_known(studies, references))}\n"
 
 
-def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference]) -> list[str]:
-    """What is published, its score, our mean measured likewise, and whether they differ."""
+def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference]) -> list[list[str]]:
+    """Cells for each published score: what it is, and how much higher ours, measured likewise."""
+    cells = []
     for row in comparable(references, study.spec, [task.environment]):
-        ours = task.training(row.window) if row.in_training else task.scores
-        if (p := row.p_value(ours)) is None:
+        ours = task.training(row.window) if row.in_training(study.spec) else task.scores
+        if (difference := row.difference(ours)) is None:
             continue
-        mean = float(np.mean(ours))
-        verdict = "ahead" if mean > row.score else "behind"
-        difference = f"{verdict if p < 0.05 else 'undecided'} (p {_p_text(p)})"
+        text = f"{'+' if difference.estimate > 0 else ''}{_estimate(difference)}"
         if len(ours) < len(task.runs):  # The worst may be missing.
-            difference = f"{len(ours)} of {len(task.runs)} seeds"
-        return [row.title(study.spec), row.text(), number(mean), difference]
-    return [""] * 4
-
-
-def _p_text(p: float) -> str:
-    return f"{p:.2g}" if p >= 0.001 else "< 0.001"
+            text = f"{len(ours)} of {len(task.runs)} seeds"
+        cells.append([row.title(study.spec), row.text(), text])
+    return cells
 
 
 def normalized(
@@ -244,9 +261,11 @@ def main(arguments: Sequence[str]) -> int:
     studies = [finished.read(path) for path in options.studies]
     _check_names(studies)
     references = read_references(options.references) if options.references else []
-    sections = {study.name: markdown(study, references) for study in studies}
+    several = len(studies) > 1
+    with_sources = not (several or _has_overview(options.page))  # They are below the overview.
+    sections = {study.name: markdown(study, references, with_sources) for study in studies}
     folder = (options.page or studies[0].path).resolve().parent
-    if len(studies) > 1:
+    if several:
         sections["overview"] = overview(studies, references, folder)
     for game, panels in pictures(studies, references).items():
         single = studies[0].path / "curves.png"
@@ -273,7 +292,7 @@ def pictures(
 ) -> dict[str, list[curves.Panel]]:
     """For each game, a panel per environment, with a curve for each study and setting.
 
-    The panels show the published training returns after as many frames.
+    The panels show published scores after as many frames, too, if several seeds are known.
     """
     drawn: dict[str, dict[str, curves.Panel]] = {}
     for study, task in ((one, task) for one in studies for task in one.tasks):
@@ -284,7 +303,7 @@ def pictures(
         points = [
             curves.Point(row.method, row.frames, row.score, row.deviation or 0)
             for row in comparable(references, study.spec, [task.environment])
-            if row.in_training
+            if row.seeds > 1
         ]
         panels[task.environment] = panel._replace(
             curves=[*panel.curves, _curve(label, task.runs)],
@@ -297,6 +316,10 @@ def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
     """The curve of a task, without runs in which no episode ended; all have the same points."""
     drawn = [run for run in runs if not np.isnan(run.curve[:, 1]).all()] or runs
     return curves.Curve(label, runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in drawn]))
+
+
+def _has_overview(page: Path | None) -> bool:
+    return page is not None and page.is_file() and "<!-- overview -->" in page.read_text("utf-8")
 
 
 def update_page(page: Path, sections: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
-"""Published scores, and the tests whether ours differ from them."""
+"""Published scores, and how ours differ from them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from seed_rl.study import fields
+from seed_rl.study.percentiles import Interval
 from seed_rl.study.spec import Spec
 
 _TRAINING = "training return"
-_UNLIKE = {_TRAINING: "in training", "best evaluation": "best of the run"}
-"""Words of a protocol that mark a score as not comparable to ours, and what columns say then."""
+_SAMPLED = "sampled actions"
+_BEST = "best evaluation"
 
 
 class Reference(NamedTuple):
@@ -43,10 +45,10 @@ class Reference(NamedTuple):
     protocol: str
     source: str
 
-    @property
-    def in_training(self) -> bool:
-        """Whether it is the return of training episodes."""
-        return _TRAINING in self.protocol
+    def in_training(self, spec: Spec) -> bool:
+        """Whether a study measures it in training: the actions are sampled there."""
+        sampled = _SAMPLED in self.protocol and spec.evaluation_actions != "sampled"
+        return sampled or _TRAINING in self.protocol
 
     def text(self) -> str:
         """Score and deviation."""
@@ -55,22 +57,29 @@ class Reference(NamedTuple):
 
     def title(self, spec: Spec) -> str:
         """The method, and what makes its score unlike those of a study."""
-        unlike = [mark for words, mark in _UNLIKE.items() if words in self.protocol]
+        unlike = []
+        if self.in_training(spec):
+            unlike.append("in training" if _TRAINING in self.protocol else _SAMPLED)
+        if _BEST in self.protocol:
+            unlike.append("best of the run")
         if "sticky" in self.protocol:
             sticky = "no sticky" not in self.protocol
             if sticky != bool(spec.flags.get("sticky_actions")):
                 unlike.append("sticky actions" if sticky else "no sticky actions")
         return f"{self.method} ({', '.join(unlike)})" if unlike else self.method
 
-    def p_value(self, ours: Sequence[float]) -> float | None:
-        """Welch's p of the difference from the mean of `ours`; None if a spread is not known."""
+    def difference(self, ours: Sequence[float]) -> Interval | None:
+        """How much higher the mean of `ours` is, by Welch's t; None if a spread is not known."""
         from scipy import stats
 
         if len(ours) < 2 or self.seeds < 2 or not self.deviation:
             return None
-        own = float(np.mean(ours)), float(np.std(ours, ddof=1)), len(ours)
-        theirs = self.score, self.deviation, self.seeds
-        return float(stats.ttest_ind_from_stats(*own, *theirs, equal_var=False).pvalue)
+        counts = np.array([len(ours), self.seeds])
+        variances = np.array([np.var(ours, ddof=1), self.deviation**2]) / counts
+        freedom = variances.sum() ** 2 / (variances**2 / (counts - 1)).sum()
+        half = float(stats.t.ppf(0.975, freedom) * math.sqrt(variances.sum()))
+        higher = float(np.mean(ours)) - self.score
+        return Interval(higher, higher - half, higher + half)
 
 
 def _count(cell: str) -> int:

@@ -70,7 +70,7 @@ def test_the_page_has_the_table_of_the_results() -> None:
     """Guards the page from edits by hand."""
     results = Path(__file__).parents[2] / "docs/results"
     table = learning.markdown(json.loads((results / "time_to_score.json").read_text()))
-    assert f"<!-- {learning.SECTION} -->\n\n{table}\n" in (results / "README.md").read_text()
+    assert f"<!-- {learning.SECTION} -->\n\n{table}\n" in (results / "time_to_score.md").read_text()
 
 
 def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_settings_are_named(folder, capsys, first, second):
 
 
 def test_several_studies_on_a_page(folder, tmp_path, capsys):
-    """Each task is beside the first published score that is comparable: as many frames, of a known
+    """Each task is beside the published scores that are comparable: as many frames, of a known
     number of seeds, and measured likewise. An environment has one axis.
     """
     other = tmp_path / "other"
@@ -167,11 +167,13 @@ def test_several_studies_on_a_page(folder, tmp_path, capsys):
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "-v1" in line]
     assert [row[1] for row in cells] == ["A-v1", "A-v1", "B-v1", "B-v1"]
     # "Another" has one run. Returns in training of the last 500 frames, as in the curves, are 60,
-    # 110 and 85: Welch's t is -15 / sqrt(25**2 / 3 + 5**2 / 4), of 2.12 degrees of freedom.
-    compared = ["Sticky (in training, sticky actions)", "100 ± 5", "85.0", "undecided (p 0.41)"]
-    ours = ["vtrace ([two_tasks](two_tasks/study.json))", "0.001M", "85.0 (22.9 to 147.1)", "3"]
-    assert cells[0] == ["gym", "A-v1", *ours, *compared]
-    assert cells[1][2].startswith("ppo ([other]") and cells[1][6:] == [""] * 4
+    # 110 and 85; those of the last tenth are 10 lower for each seed.
+    ours = ["vtrace ([two_tasks](two_tasks/study.json))", "0.001M", "3", "85.0 (22.9 to 147.1)"]
+    compared = ["Sticky (in training, sticky actions)", "100 ± 5", "-15.0 (-74.7 to 44.7)"]
+    assert cells[0] == ["gym", "A-v1", *ours, "65.0 (10.9 to 119.1)", *compared]
+    assert cells[1][2].startswith("ppo ([other]") and cells[1][7:] == [""] * 3
+    # Where these are from is said once.
+    assert page.read_text().count("Sticky: sticky, training return (https://example.org)") == 1
     assert (tmp_path / "gym.png").read_bytes().startswith(b"\x89PNG")
     studies = [finished.read(path) for path in (folder, other)]
     panels = aggregate.pictures(studies, aggregate.read_references(references))["gym"]
@@ -193,40 +195,44 @@ def reference(**values):
 
 
 @pytest.mark.parametrize(("score", "deviation", "seeds"), [(100, 5, 4), (40, 10, 5)])
-def test_whether_a_published_mean_differs(score, deviation, seeds):
-    """Welch's test from a mean and a sample deviation, against SciPy's on a sample with both."""
+def test_the_difference_from_a_published_mean(score, deviation, seeds):
+    """Welch's from a mean and a sample deviation, against SciPy's of a sample with both."""
     row = reference(score=score, deviation=deviation, seeds=seeds)
     unit = np.linspace(-1, 1, seeds)
     sample = score + deviation * unit / np.std(unit, ddof=1)
-    expected = scipy.stats.ttest_ind([60, 110, 85], sample, equal_var=False).pvalue
-    assert row.p_value([60, 110, 85]) == pytest.approx(expected)
+    test = scipy.stats.ttest_ind([60, 110, 85], sample, equal_var=False)
+    expected = (85 - score, *test.confidence_interval(0.95))
+    assert row.difference([60, 110, 85]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("values", "difference"),
-    # Ours are 60, 110 and 85.
+    ("values", "actions", "difference"),
+    # Ours are 60, 110 and 85, and 50, 90 and 55 in the last tenth of training.
     [
-        (dict(score=40.0), "undecided (p 0.086)"),
-        (dict(score=-40.0), "ahead (p 0.012)"),
-        (dict(score=400.0, deviation=1.0), "behind (p 0.0021)"),
-        (dict(score=4000.0, deviation=1.0), "behind (p < 0.001)"),
-        (dict(deviation=0.0), ""),  # Equal seeds are probably rounded.
-        (dict(deviation=None), ""),
-        (dict(seeds=0), ""),
-        (dict(frames=2000), ""),
-        (dict(agent="ppo"), ""),
+        (dict(score=40.0), "best", "+45.0 (-15.2 to 105.2)"),
+        (dict(score=400.0, deviation=1.0), "best", "-315.0 (-377.0 to -253.0)"),
+        (dict(protocol="sampled actions"), "best", "+25.0 (-"),
+        (dict(protocol="sampled actions"), "sampled", "+45.0 (-"),
+        (dict(deviation=0.0), "best", None),  # Equal seeds are probably rounded.
+        (dict(deviation=None), "best", None),
+        (dict(seeds=0), "best", None),
+        (dict(frames=2000), "best", None),
+        (dict(agent="ppo"), "best", None),
         # The last seed has no episode there.
-        (dict(protocol="training return", window=700), "2 of 3 seeds"),
+        (dict(protocol="training return", window=700), "best", "2 of 3 seeds"),
     ],
 )
-def test_verdicts(folder, values, difference):
-    """Guards claims of being ahead: after as many frames, of known spreads, and of all seeds."""
+def test_what_is_compared(folder, values, actions, difference):
+    """Guards claims of being ahead: after as many frames, of known spreads, of all seeds, and of
+    actions that are chosen likewise.
+    """
     study = finished.read(folder)
+    study = study._replace(spec=dataclasses.replace(study.spec, evaluation_actions=actions))
     *others, last = study.tasks[0].runs
     last = last._replace(curve=np.array([[500, np.nan], [1000, np.nan]]))
     task = study.tasks[0]._replace(runs=[*others, last])
-    row = aggregate._compared(study, task, [reference(**values)])
-    assert row[3] == difference
+    found = [row[2] for row in aggregate._compared(study, task, [reference(**values)])]
+    assert [text[: len(difference or "")] for text in found] == [difference] * bool(difference)
 
 
 @pytest.mark.parametrize(

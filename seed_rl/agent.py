@@ -37,6 +37,7 @@ from seed_rl.common.system import chatter
 from seed_rl.gym import from_python
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import local
+from seed_rl.launch.process import die_with_parent
 
 if TYPE_CHECKING:
     from seed_rl.common.inference.acting_policy import ActingPolicy, ActingState
@@ -218,7 +219,8 @@ def train(
     if frames is not None and "total_environment_frames" in options:
         raise UserError("frames= and total_environment_frames= are the same option. Leave one out.")
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
-    flags = _flags({**sizes, "tensorboard": False, **options})
+    files = {name: options[name] for name in ("flagfile",) if name in options}
+    flags = _flags({**files, **sizes, "tensorboard": False, **options})  # The last value counts.
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
     try:
         parsed = run_arguments.parse(arguments)
@@ -340,6 +342,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         errors="replace",
         start_new_session=piped,
         env=variables,
+        preexec_fn=die_with_parent(os.getpid(), signal.SIGTERM),  # Which saves a checkpoint.
     )
     problem = "its output is above"
     try:

@@ -173,7 +173,9 @@ def _training(arguments: Sequence[str]) -> list[str]:
         games.main_module(family, agent)
     actors, flags = _taken("actors", str(min(processor.cores(), _MOST_ACTORS)), flags)
     envs, flags = _taken("envs", str(_ENVS), flags)
-    return [family, agent, actors, envs, *named, *flags]
+    files = [index for index, flag in enumerate(flags, 1) if flag.startswith("--flagfile=")]
+    first = max(files, default=0)  # A file may name another environment.
+    return [family, agent, actors, envs, *flags[:first], *named, *flags[first:]]
 
 
 def _taken(name: str, default: str, flags: Sequence[str]) -> tuple[str, list[str]]:
@@ -202,6 +204,12 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
             f"command again, with --logdir={run}."
         )
     actors = int(record["num_envs"]) // int(envs)
+    remote, _ = _taken("remote_actors", "0", flags)
+    if remote.isdecimal() and int(remote) >= actors:
+        raise UserError(
+            f"--remote_actors={remote}: the run has {actors} actors, and needs one here."
+        )
+    actors -= int(remote) if remote.isdecimal() else 0  # The launcher says what is wrong with it.
     return [*own.groups(), str(actors), str(envs), f"--logdir={run}", *flags]
 
 

@@ -110,7 +110,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if arguments.video:
         VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
     if arguments.json:
-        _check_writable(arguments.json)  # Likewise.
+        check_writable(arguments.json)  # Likewise.
     load_tensorflow()  # Takes seconds: not before a mistyped name is refused.
     from seed_rl.common.learner.playing import Episode, PlayRequest
 
@@ -219,7 +219,7 @@ def _flag_name(argument: str) -> str:
     return name.removeprefix("no") if "=" not in argument else name
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Checks that a file can be written, without touching an earlier one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespa
         "run": str(arguments.logdir),
         "actions": "sampled" if arguments.sampled else "greedy",
         "seed": arguments.seed,
-        "stopped_early": len(episodes) < arguments.episodes,
+        "stopped_early": len(episodes) < (arguments.episodes or 0),
         **{name: summary(values) for name, values in columns(episodes).items() if values},
         "episodes": [dataclasses.asdict(episode) for episode in episodes],
     }
@@ -257,7 +257,7 @@ def report(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
     console = Console()
     try:
         how = "sampled" if arguments.sampled else "greedy"
-        if 0 < len(episodes) < arguments.episodes and arguments.envs > 1:
+        if 0 < len(episodes) < (arguments.episodes or 0) and arguments.envs > 1:
             how += f"; stopped early, of {arguments.episodes}: long episodes are under-represented"
         console.print(table(episodes, how))
         if arguments.video:

@@ -26,6 +26,8 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
     if saved.weights is None:
         raise UserError(f"There are no checkpoints in {arguments.logdir}, only a model.")
     play.trusts_code(arguments, saved.record)
+    if arguments.json:
+        play.check_writable(arguments.json)  # Fails now rather than after the episodes.
     play.load_tensorflow()
     from seed_rl.common.learner.playing import Episode
     from seed_rl.common.learner.policy_server import ServeRequest
@@ -44,6 +46,7 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
         own.append(f"--play_request={request.to_json()}")
         play.start_program(arguments.logdir, saved.record, own, overrides)
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+        arguments.envs = arguments.num_envs
         play.report([Episode(**json.loads(line)) for line in lines], arguments)
 
 

@@ -78,6 +78,10 @@ check() {
     SEED_RL_SECRETS="$secrets" SEED_RL_EVALUATORS="$evaluators" \
     "$python" -m seed_rl.cluster "$@" --only_check_args
 }
+for argument in "$@"; do # Before a bucket is read.
+  [[ "$argument" != --logdir=*://* && "$argument" != --job-dir=*://* ]] ||
+    fail "$argument: learner and actors meet in a directory: name one"
+done
 checked="$(mktemp)"
 trap 'rm -f "$checked"' EXIT
 if ! answer="$(check "$@" 2> "$checked")"; then
@@ -88,7 +92,6 @@ field() { "$python" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]
 logdir="$(field logdir <<< "$answer")"
 refusal="$(field refusal <<< "$answer")"
 [[ -z "$refusal" ]] || fail "$refusal"
-[[ "$logdir" != *://* ]] || fail "--logdir=$logdir: learner and actors meet in a directory: name one"
 logdir="$(realpath -m -- "$logdir")"
 # Without their --logdir, which may be relative: jobs get its full path.
 arguments=()

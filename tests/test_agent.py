@@ -2,7 +2,11 @@
 
 import dataclasses
 import functools
+import pathlib
+import subprocess
+import sys
 import threading
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -12,9 +16,12 @@ import seed_rl
 from seed_rl.agent import REPEATED
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.gym import from_python
+from seed_rl.launch import arguments as run_arguments
+from seed_rl.launch import local, run_lock
 from tests.helpers import run_python
+from tests.helpers.waiting import wait_until
 
 SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
 
@@ -99,6 +106,19 @@ def test_mistakes_are_exceptions(tmp_path, monkeypatch):
         seed_rl.train("vtrace", "CartPole-v1", frames=100, total_environment_frames=200)
     with pytest.raises(UserError, match="write actors= envs=, .*seed-rl train ppo CartPole-v1"):
         seed_rl.train("ppo", "CartPole-v1", n_envs=8)
+
+
+def test_arguments_count_more_than_a_flag_file(tmp_path, monkeypatch):
+    """Guards the length of a run; the last flag counts."""
+    (tmp_path / "some.flags").write_text("--total_environment_frames=9\n")
+    started = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(seed_rl.agent, "_run", started)
+    with pytest.raises(KeyboardInterrupt):
+        options = {"frames": 100, "flagfile": tmp_path / "some.flags"}
+        seed_rl.train("vtrace", "CartPole-v1", logdir=tmp_path / "run", **options)
+    (line, _), _ = started.call_args
+    options = run_arguments.parse(line[3:])
+    assert local.ask_program(options, quiet=True).frames == 100
 
 
 @pytest.mark.slow
@@ -202,3 +222,16 @@ def test_environments_that_cannot_be(tmp_path):
 def test_there_must_be_an_agent_to_load(tmp_path):
     with pytest.raises(UserError, match="There is no trained agent in"):
         seed_rl.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_caller_leaves_no_run(tmp_path):
+    """Guards the next call in a notebook whose kernel was killed: the run is saved, and free."""
+    call = f"import seed_rl; seed_rl.train('vtrace', 'CartPole-v1', logdir='{tmp_path}/run')"
+    with subprocess.Popen([sys.executable, "-c", call], stdout=subprocess.PIPE) as caller:
+        learner = tmp_path / "run/learner.pid"
+        wait_until(lambda: (report := progress.read(tmp_path / "run")) and report.train_steps > 0)
+        caller.kill()
+        wait_until(lambda: run_lock.running_pid(tmp_path / "run") is None)
+    assert not pathlib.Path(f"/proc/{learner.read_text().strip()}").exists()
+    assert checkpoint_list.saved_frames(tmp_path / "run")

@@ -39,6 +39,9 @@ def test_environments_are_found_by_name(environment, family, flag):
     )
     options = run_arguments.parse(rest)
     assert (options.actors, options.envs_per_actor, options.flags) == (2, 4, (flag, "--seed=3"))
+    # A flag file may name another environment.
+    *_, file, last = command.module_arguments([*arguments, "--flagfile=F"])
+    assert (file, last) == ("--flagfile=F", flag)
 
 
 @pytest.mark.parametrize("environment", ["my_env:Maze", "--env=my_env:Maze"])
@@ -82,6 +85,17 @@ def test_what_only_its_own_command_can_resume(tmp_path, entries, trained_by):
     (tmp_path / "config.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=f"was trained by {trained_by}, .* the same command again"):
         command.module_arguments(["resume", str(tmp_path)])
+
+
+@pytest.mark.parametrize(("flags", "actors"), [([], 3), (["--remote_actors=2"], 1)])
+def test_actors_elsewhere_take_part_in_a_resumed_run(tmp_path, flags, actors):
+    """Guards environments that the run did not have; a run keeps its number of them."""
+    record = {"program": "seed_rl.gym.vtrace_main", "num_envs": 6, "env_batch_size": 2}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    _, *rest = command.module_arguments(["resume", str(tmp_path), *flags])
+    assert rest == ["gym", "vtrace", str(actors), "2", f"--logdir={tmp_path}", *flags]
+    with pytest.raises(UserError, match="--remote_actors=3: the run has 3 actors"):
+        command.module_arguments(["resume", str(tmp_path), "--remote_actors=3"])
 
 
 def test_help_names_each_command():

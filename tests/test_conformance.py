@@ -8,6 +8,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from rich.console import Console
 
 from seed_rl import conformance
 from seed_rl.common.types import Spaces
@@ -159,6 +160,14 @@ def test_the_actor_passes(repository):
     passed = done.stdout.count("passed")
     assert done.returncode == 0, done.stdout + done.stderr
     assert passed == len(conformance.RUN) + len(conformance.ENDS)
+
+
+def test_what_a_client_prints_is_shown_as_it_is(capsys):
+    """Guards the report from brackets, which are markup for Rich."""
+    judged = conformance.Conformance(["true"])
+    next(iter(judged.checks.values())).fault = "Its last line: [error] [/tmp/x]"
+    Console(width=200).print(judged.report())
+    assert "Its last line: [error] [/tmp/x]" in capsys.readouterr().out
 
 
 @pytest.mark.slow

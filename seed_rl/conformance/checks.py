@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from seed_rl.common.errors import ExitCode, UserError
@@ -297,7 +298,6 @@ class Conformance:
             mark = {None: "[yellow]not reached", "": "[green]passed"}.get(
                 check.fault, "[red]FAILED"
             )
-            table.add_row(
-                mark, check.name, check.promise + (f"\n{check.fault}" * bool(check.fault))
-            )
+            fault = f"\n{escape(check.fault)}" if check.fault else ""  # It may quote the client.
+            table.add_row(mark, check.name, check.promise + fault)
         return table

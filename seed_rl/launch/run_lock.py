@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
-from seed_rl.common.system.file_lock import try_lock
+from seed_rl.common.system.file_lock import try_lock, try_lock_directory
 
 FILE_NAME = "supervisor.pid"
 _LARGEST_PID = 1 << 22  # Of Linux.
@@ -48,7 +48,7 @@ class RunLock:
             ) from error
         started = time.monotonic()
         reported = False
-        while not try_lock(self._file.fileno()):
+        while not try_lock_directory(self._file.fileno(), logdir):
             pid, _ = _read(logdir)
             waited = time.monotonic() - started
             if waited > (1.0 if _exists(pid) else patience_s):

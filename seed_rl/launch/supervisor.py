@@ -272,7 +272,10 @@ class Supervisor:
 
         An actor that could not even start fails it immediately: the user should fix that first.
         """
-        if not (actor.cannot_start or all(other.hopeless for other in self._actors)):
+        silent = self._silent_elsewhere(self._state.progress())
+        works = len(silent) < self._config.remote_actors
+        works |= not all(other.hopeless for other in self._actors)
+        if works and not actor.cannot_start:
             return
         if code == UserError.exit_code:
             raise Failure(actor.process.last_words(code), UserError.exit_code)

@@ -57,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("To try failed runs again, add --retry_failed.")
         return code
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        text = str(error)
+        if arguments[:1] == ["seeds"]:
+            text = text.replace("--directory=DIR", "--logdir=DIR")  # The launcher's name of it.
+        print(f"error: {text}", file=sys.stderr)
         return UserError.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -89,9 +92,9 @@ def _count(text: str) -> int:
 def _run(study: Study, parallel: int, retry_failed: bool) -> int:
     lock = runner.lock(study)
     try:
+        runner.check(study)  # Before the spec is written: a wrong one would keep its directory.
         study.write()
         runner.take_over(study, lambda text: print(text, flush=True))
-        runner.check(study)
         runs = study.spec.configurations * study.spec.seeds
         title = f"{study.spec.agent} on {study.spec.game}: {runs} runs in {study.path}"
         work = runner.Runner(study, parallel, retry_failed, display.create(title))

@@ -49,7 +49,7 @@ def label(value: Scalar) -> str:
 
 def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
     """The flags of one run, except its logdir, as on a command line."""
-    arguments = [f"--seed={seed}", f"--total_environment_frames={spec.frames}"]
+    arguments = []
     for name, value in spec.flags.items():
         repeated = value if isinstance(value, tuple) else (value,)
         arguments += [f"--{name}={_on_command_line(element)}" for element in repeated]
@@ -62,6 +62,8 @@ def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
             bindings[choice.gin] = value
         else:
             arguments.append(f"--{choice.flag}={_on_command_line(value)}")
+    # Last, since a flag file among them may have others.
+    arguments += [f"--total_environment_frames={spec.frames}", f"--seed={seed}"]
     # Strings are gin expressions: "@GAE()" is a reference, "'tanh'" a string.
     return arguments + [f"--{GIN_BINDINGS}={name} = {value}" for name, value in bindings.items()]
 

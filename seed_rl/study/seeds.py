@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seed_rl.common.config import familiar_names
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring import plots
 from seed_rl.launch import arguments, local
@@ -46,7 +47,8 @@ def _spec(options: RunOptions, frames: int | None) -> spec_lib.Spec:
         if not equals:
             raise UserError(f"With --seeds, write {flag} with its value: --name=true or =false.")
         flags.setdefault(name, []).append(value)
-    flags.pop(FRAMES, None)
+    for name in [name for name in flags if familiar_names.ours(name, (FRAMES,)) == FRAMES]:
+        del flags[name]
     if frames is None:
         raise UserError(f"With --seeds, give the length of each run: --{FRAMES}=N.")
     values = {

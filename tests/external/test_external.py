@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import subprocess
+import time
 import sys
 from typing import Any
 
@@ -108,3 +110,14 @@ def test_a_run_whose_actors_come_when_they_like(
     measured = json.loads((tmp_path / "episodes.json").read_text())
     assert len(measured["episodes"]) == 6
     assert all(e["reward"] == e["steps"] > 0 for e in measured["episodes"])
+    # One that serves until it is stopped reports, too.
+    serve.remove("--episodes=6")
+    with started(*serve, cwd=repository, stderr=subprocess.PIPE, text=True) as server:
+        assert any("Serving inference" in line for line in server.stderr)
+        with started(*ACTOR, socket, cwd=repository):
+            time.sleep(3)
+            server.send_signal(signal.SIGINT)
+            _, errors = server.communicate(timeout=PATIENCE_S)
+    assert server.returncode == 0, errors
+    served = json.loads((tmp_path / "episodes.json").read_text())
+    assert not served["stopped_early"] and len(served["episodes"]) > 6

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import json
 import os
 import pty
 import signal
@@ -12,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.launch import supervisor
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import RestartPolicy
@@ -133,6 +135,28 @@ def test_actors_that_all_keep_crashing_end_the_run(start):
     assert "RuntimeError: the environment broke" in run.text()
     assert len(run.lives(0)) >= 3
     assert run.saved()
+
+
+@pytest.mark.parametrize(("silent", "code"), [([], 0), ([[1, 99.0]], 1)])
+def test_actors_elsewhere_keep_a_run_alive(tmp_path, monkeypatch, silent, code):
+    """Guards a run of many machines from what breaks on the learner's; actor 1 is elsewhere."""
+    monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
+    report = progress.Progress(0, 1, "training", 0, 9, 1, 0, None, 0, 1, None, 0)
+    report = dataclasses.replace(report, silent_envs=silent)
+    (tmp_path / "report").write_text(json.dumps(dataclasses.asdict(report)))
+    (starts := tmp_path / "starts").touch()
+    learner = f"cp {tmp_path}/report {tmp_path}/run/progress.json; "
+    learner += f"until [ $(wc -l < {starts}) -gt 4 ]; do sleep 0.1; done"
+    actor = (
+        f"until [ -e {tmp_path}/run/progress.json ]; do sleep 0.1; done; echo >> {starts}; false"
+    )
+    restarts = RestartPolicy(first_pause_s=0.01, longest_pause_s=0.01, most_failures=2)
+    config = supervisor.SupervisorConfig(
+        tmp_path / "run", actors=1, remote_actors=1, restarts=restarts, poll_s=0.01
+    )
+    commands = [lambda *_, script=script: ["sh", "-c", script] for script in (learner, actor)]
+    assert supervisor.Supervisor(config, *commands, None, mock.MagicMock()).run() == code
+    assert (len(starts.read_text()) > 4) == (code == 0)
 
 
 @pytest.mark.parametrize("trouble", ["user_error", "user_error@1"])

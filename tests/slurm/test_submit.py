@@ -93,6 +93,7 @@ def test_the_default_logdir_is_the_programs(repository, tmp_path):
             ("--dry_run", "--learner-nodes=1", *TASK, "--learners=2", "--insecure"),
             "--nodes cannot be set with --learners=2: each learner has a node of its own",
         ),
+        (("--dry_run", *TASK, "--logdir=gs://b/x"), "learner and actors meet in a directory"),
         (("--dry_run", "--secrets=/nowhere", *TASK), "Cannot read SEED_RL_SECRETS=/nowhere"),
     ],
 )

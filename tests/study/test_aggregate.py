@@ -83,7 +83,7 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
     assert text.startswith("# Mine\n<!-- two_tasks -->\n") and text.endswith("-->\nafter\n")
     assert "old" not in text and "between" in text
     assert (
-        "./run_local.sh gym vtrace 2 8 --seed=1 --total_environment_frames=1000 --env_name=A-v1"
+        "./run_local.sh gym vtrace 2 8 --env_name=A-v1 --total_environment_frames=1000 --seed=1"
         in text
     )
     assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text

@@ -47,8 +47,8 @@ def test_flags_of_a_run(spec):
     values = {"learning_rate": 0.001, "advantage": "@GAE()", "gae_lambda": 0.9}
     configuration = sampling.Configuration(0, values)
     assert sampling.flags(spec, configuration, seed=2) == [
-        *("--seed=2", "--total_environment_frames=1000", "--env_name=CartPole-v1"),
-        *("--grad_check=true", "--repeated=1", "--repeated=2", "--learning_rate=0.001"),
+        *("--env_name=CartPole-v1", "--grad_check=true", "--repeated=1", "--repeated=2"),
+        *("--learning_rate=0.001", "--total_environment_frames=1000", "--seed=2"),
         "--gin_bindings=GAE.normalize = False",
         "--gin_bindings=Loss.advantage_estimator = @GAE()",
         "--gin_bindings=GAE.lambda_ = 0.9",

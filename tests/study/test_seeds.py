@@ -10,7 +10,7 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
-from seed_rl.launch import arguments
+from seed_rl.launch import arguments, local
 from seed_rl.study import program, runner, seeds
 
 FRAMES, FILE = 6000, "returns.csv"
@@ -30,8 +30,8 @@ def test_a_command_line_becomes_a_study(tmp_path):
     assert [run.seed for run in others] == [2, 3]
     options = arguments.parse(runner.command(study, first))
     assert (options.actors, options.envs_per_actor, options.tensorboard) == (1, 8, False)
-    assert options.flags[:2] == ("--seed=1", "--total_environment_frames=1000000")
-    assert set(options.flags[2:]) == {"--env_name=CartPole-v1", *flags}
+    own = ("--total_environment_frames=1000000", "--seed=1")
+    assert set(options.flags) == {"--env_name=CartPole-v1", *own, *flags}
     more, _ = seeds.open_study([*line, "--seeds=4"])
     assert len(more.runs()) == 4
     del line[-3:-1]  # A program that has gin bindings to check imports TensorFlow.
@@ -39,6 +39,19 @@ def test_a_command_line_becomes_a_study(tmp_path):
         seeds.open_study([*line, "--unroll_length=32"])
     with pytest.raises(UserError, match="--save_model with its value"):
         seeds.open_study([*line, "--save_model"])
+
+
+def test_what_is_typed_counts_more_than_a_flag_file(tmp_path):
+    """Guards the length of runs, and seeds from being all that of the file."""
+    (tmp_path / "some.flags").write_text("--total_environment_frames=5000\n--seed=7\n")
+    line = [*LINE, f"--logdir={tmp_path}/study", f"--flagfile={tmp_path}/some.flags"]
+    study, _ = seeds.open_study([*line, "--frames=3000"])
+    assert study.spec.frames == 3000
+    study.write()
+    run = study.runs_of(study.trials.ask())[1]
+    *_, frames, seed, logdir, _ = runner.command(study, run)
+    assert (frames, seed) == ("--total_environment_frames=3000", "--seed=2")
+    assert local.ask_program(arguments.parse(runner.command(study, run)), quiet=True).frames == 3000
 
 
 @pytest.mark.parametrize(
@@ -100,3 +113,12 @@ def test_a_seed_that_failed_runs_again(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "_run", lambda _, __, retry_failed: started.append(retry_failed))
     program.main(["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"])
     assert started == [True]
+
+
+def test_messages_name_the_flags_of_the_launcher(tmp_path, capsys):
+    """Guards advice that the launcher refuses: there is no --directory here."""
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/thesis.tex").touch()
+    line = ["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"]
+    assert program.main(line) == 2
+    assert "another directory with --logdir=DIR" in capsys.readouterr().err

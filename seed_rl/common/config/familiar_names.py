@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 
-from seed_rl.common.errors import UserError
-
 _FRAMES = "which counts environment frames: steps times --num_action_repeats"
 _UNROLL = "steps of each environment in one unroll"
 _ENVS = "the number of actor processes, and of environments in each"
@@ -104,30 +102,32 @@ DIFFERENT: dict[str, tuple[str, str]] = {
 """By foreign names: the flag, and how it differs."""
 
 
-def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
-    """A command line with our names for those in `SAME`.
+def ours(name: str, known: Container[str]) -> str:
+    """Our name of an option, if it is in `SAME` and not a flag of the program itself.
 
     Args:
-      arguments: name of the program, then flags.
+      name: as given.
       known: the program's flags.
-
-    Raises:
-      UserError: an option is set by two of its names.
     """
-    spelled: dict[str, str] = {}
+    same = SAME.get(name, name)
+    return same if same in known and name not in known else name
 
-    def ours(argument: str) -> str:
+
+def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
+    """A command line, or the lines of a flag file, with our names for those in `SAME`.
+
+    Args:
+      arguments: flags, perhaps with their values behind them.
+      known: the program's flags.
+    """
+
+    def spelled(argument: str) -> str:
         match = re.match("--?([a-z_]+)(?==|$)", argument)
-        if match is None:
+        if match is None or (name := ours(match[1], known)) == match[1]:
             return argument
-        name = match[1]
-        same = SAME.get(name, "")
-        same = same if same in known and name not in known else name
-        if (first := spelled.setdefault(same, name)) != name:
-            raise UserError(f"--{first} and --{name} are the same option. Leave one of them out.")
-        return argument if same == name else f"--{same}{argument[match.end() :]}"
+        return f"--{name}{argument[match.end() :]}"
 
-    return [ours(argument) for argument in arguments]
+    return [spelled(argument) for argument in arguments]
 
 
 def instead(name: str, known: Container[str]) -> str | None:
@@ -143,5 +143,5 @@ def instead(name: str, known: Container[str]) -> str | None:
         # The launcher multiplies its two arguments.
         flag = "ACTORS ENVS_PER_ACTOR" if flag == "num_envs" else f"--{flag}=..."
         return f"{flag}, {difference}"
-    ours = plain if plain in known else SAME.get(plain, "")
-    return f"--{ours}=..." if ours in known else None
+    same = ours(plain, known)
+    return f"--{same}=..." if same in known else None

@@ -64,12 +64,8 @@ def run_main(
             gc.freeze()
 
     argv = sys.argv if argv is None else argv
-    try:  # The run's record is written from it, too.
-        argv = familiar_names.translated(argv, set(flags.FLAGS))
-        sys.argv = with_shipped_files(argv)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    # The run's record is written from it, too.
+    sys.argv = with_shipped_files(familiar_names.translated(argv, set(flags.FLAGS)))
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
 
@@ -97,7 +93,9 @@ def _parse(
     try:
         if {"--flagfile=", "-flagfile="} & set(argv[1:]):  # absl would ignore it.
             raise UserError("--flagfile= has no file name. Write --flagfile=PATH, or leave it out.")
-        remaining = flags.FLAGS(list(argv))
+        program, *given = argv
+        given = flags.FLAGS.read_flags_from_files(given, force_gnu=False)
+        remaining = flags.FLAGS([program, *familiar_names.translated(given, set(flags.FLAGS))])
         if prepare is not None:
             prepare()
         return remaining

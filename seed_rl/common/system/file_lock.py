@@ -30,6 +30,19 @@ def try_lock(descriptor: int, shared: bool = False) -> bool:
     return True
 
 
+def try_lock_directory(descriptor: int, directory: pathlib.Path) -> bool:
+    """As `try_lock`, for a file in a directory; where there are no locks, warns and returns True."""
+    try:
+        return try_lock(descriptor)
+    except OSError as error:
+        logging.warning(
+            "%s does not support file locks (%s): do not start a second run there.",
+            directory,
+            error,
+        )
+        return True
+
+
 class LearnerLock:
     """Prevents a second learner from writing to a directory.
 
@@ -49,16 +62,7 @@ class LearnerLock:
             self._file = files.open_no_link(logdir / "learner.pid", "a+")
         except OSError as error:
             raise UserError(f"Cannot write to --logdir={logdir}: {error.strerror}.") from error
-        try:
-            locked = try_lock(self._file.fileno())
-        except OSError as error:
-            logging.warning(
-                "%s does not support file locks (%s): do not start a second learner there.",
-                logdir,
-                error,
-            )
-            locked = True
-        if not locked:
+        if not try_lock_directory(self._file.fileno(), logdir):
             self._file.seek(0)
             pid = self._file.read().strip()
             self._file.close()

@@ -12,8 +12,8 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
+from seed_rl.launch import arguments, local
 
 PROGRAMS = [agent.PROGRAM for agent in (vtrace, r2d2, sac, pqn)]
 CLASSES = (
@@ -48,13 +48,20 @@ def test_names_that_mean_the_same_are_translated(argument, known, expected):
     assert familiar_names.translated(["main", argument], known) == ["main", expected]
 
 
-@pytest.mark.parametrize("other", ["--discounting=0.8", "--discounting"])
-def test_two_names_of_one_option_are_an_error(other):
-    """Otherwise the last would win silently; the same name twice is as usual."""
-    known = {"discounting"}
-    with pytest.raises(UserError, match="--gamma and --discounting are the same option"):
-        familiar_names.translated(["main", "--gamma=0.9", other], known)
-    assert len(familiar_names.translated(["main", "--gamma=0.9", "--gamma=0.8"], known)) == 3
+@pytest.mark.parametrize(
+    ("in_file", "after", "frames"),
+    [
+        ("--frames=3000", [], 3000),
+        ("--frames=3000", ["--total_environment_frames=2000"], 2000),
+        ("--total_environment_frames=3000", ["--frames=2000"], 2000),
+    ],
+)
+def test_flag_files_have_them_too_and_the_last_counts(tmp_path, in_file, after, frames):
+    """Guards engines, which hand over flags in a file."""
+    (tmp_path / "some.flags").write_text(f"{in_file}\n")
+    line = ["gym", "vtrace", "1", "1", f"--flagfile={tmp_path}/some.flags", *after]
+    line += [f"--logdir={tmp_path}/run"]
+    assert local.ask_program(arguments.parse(line), quiet=True).frames == frames
 
 
 def test_what_differs_is_explained_where_we_have_it():

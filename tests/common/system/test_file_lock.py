@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -48,6 +51,16 @@ def test_links_are_not_followed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(OSError, match="learner.log is a symbolic link"):
         Process("learner", ["true"], tmp_path / "learner.log").start()
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_file_system_without_locks_is_used_with_a_warning(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards runs on Lustre without `-o flock`."""
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(errno.ENOSYS, "no locks")))
+    for lock in (LearnerLock, RunLock):
+        lock(tmp_path).release()
+    assert caplog.text.count("does not support file locks") == 2
 
 
 @pytest.mark.parametrize("started", [" 1", None])

@@ -14,6 +14,7 @@ import os
 import weakref
 from typing import Any
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.native import native_library
 from seed_rl.grpc import wire
 from seed_rl.grpc.channel_options import ClientOptions, TlsFiles
@@ -33,7 +34,7 @@ class CallStream:
 
         Raises:
           ConnectionLost: the certificate cannot be read.
-          UserError: the native library was not built.
+          UserError: the native library was not built, or does not load.
         """
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
@@ -199,7 +200,14 @@ def _library() -> Any:
     # As the TensorFlow ops load it: its gRPC must prefer its own symbols to TensorFlow's, and
     # gRPC's threads outlive all handles.
     mode = os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND | os.RTLD_NODELETE
-    library = ctypes.CDLL(str(native_library.path(_LIBRARY)), mode)
+    file = native_library.path(_LIBRARY)
+    try:
+        library = ctypes.CDLL(str(file), mode)
+    except OSError as error:
+        raise UserError(
+            f"The native library {file} does not load: {error}. Is the gRPC system package "
+            f"(libgrpc++1.51 on Debian) installed? {native_library.how_to_build()}"
+        ) from error
     stream, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
     outputs = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
     signatures: dict[str, tuple[Any, list[Any]]] = {

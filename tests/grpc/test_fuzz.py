@@ -18,6 +18,7 @@ import pytest
 
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S
 
 MESSAGES = int(os.environ.get("SEED_RL_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("SEED_RL_FUZZ_SEED", "1"))
@@ -74,7 +75,7 @@ def server(tmp_path_factory):
     server = Server(f"unix:{folder}/s")
     yield server
     server.process.stdin.close()
-    assert server.process.wait(60) == 0  # It still shuts down in good order.
+    assert server.process.wait(PATIENCE_S) == 0  # It still shuts down in good order.
 
 
 class HonestClient:

@@ -21,7 +21,7 @@ from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.scripted_server import Scripted, reply, serve
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 def test_a_closing_server_is_a_lost_connection(socket_address):
@@ -191,7 +191,7 @@ def waiting_program(action, address):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with Scripted(address, script), subprocess.Popen(command, text=True, **pipes) as program:
         try:
-            assert waiting.wait(60)
+            assert waiting.wait(PATIENCE_S)
             yield program
         finally:
             program.kill()
@@ -201,14 +201,14 @@ def test_ctrl_c_interrupts_a_native_call(socket_address):
     """Also guards that the end of a forked child does not touch the parent's stream."""
     with waiting_program("wait", socket_address) as program:
         program.send_signal(signal.SIGINT)
-        output, errors = program.communicate(timeout=60)
+        output, errors = program.communicate(timeout=PATIENCE_S)
     assert (program.returncode, output) == (0, "interrupted\n"), errors
 
 
 def test_python_exits_during_a_native_call(socket_address):
     """Guards that the stream is not deleted under a thread that waits for it."""
     with waiting_program("leave", socket_address) as program:
-        _, errors = program.communicate("leave\n", timeout=60)
+        _, errors = program.communicate("leave\n", timeout=PATIENCE_S)
     assert (program.returncode, errors) == (0, "")
 
 

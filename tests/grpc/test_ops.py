@@ -1,6 +1,7 @@
 """Calls through the op: what arrives, and whose errors reach whom."""
 
 import collections
+import json
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from seed_rl.common.types import EnvOutput
-from seed_rl.grpc import NumpyClient, ops
+from seed_rl.grpc import NumpyClient, ops, structures, wire
 from tests.helpers.op_helpers import (
     INT,
     INTS,
@@ -21,6 +22,7 @@ from tests.helpers.op_helpers import (
     static,
     values,
 )
+from tests.helpers.scripted_server import Scripted
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -97,6 +99,20 @@ def test_every_type_travels_unchanged(socket_address):
                 received = getattr(client, f"identity_{function}")(sent)
                 assert received.dtype == dtype
                 assert values(received) == values(tf.convert_to_tensor(sent))
+
+
+def test_any_byte_but_zero_is_true(socket_address):
+    """Guards kernels, to which other values of a bool are undefined, from a server's bytes."""
+    spec = structures.to_json(structures.TensorSpec("bool", (4,)))
+    function = {"name": "foo", "batch": None, "arguments": {"tuple": []}, "outputs": spec}
+    description = json.dumps({"protocol": 1, "functions": [function]})
+
+    def script(server, frame):
+        return [wire.encode_reply(frame.call_id, [np.uint8([0, 1, 2, 255]).view(bool)])]
+
+    with Scripted(socket_address, script, description):
+        received = ops.Client(socket_address).foo()
+    assert received.numpy().view(np.uint8).tolist() == [0, 1, 1, 1]
 
 
 def test_captured_variables_are_read_at_every_call(socket_address):

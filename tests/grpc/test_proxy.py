@@ -27,15 +27,22 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
 
 
 @pytest.fixture
-def port(socket_address: str, free_port: int, secrets: Secrets) -> Iterator[int]:
+def port(socket_address: str, secrets: Secrets) -> Iterator[int]:
     """Of a proxy without a server, until one is started."""
-    with proxied(socket_address, secrets, free_port):
-        yield free_port
+    with proxied(socket_address, secrets) as port:
+        yield port
+
+
+def why_lost(port: int, **options: str) -> str:
+    """Why a client cannot connect, unless the proxy of a busy machine answers too late."""
+    with pytest.raises(ConnectionLost) as lost:
+        NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **options))
+    return str(lost.value)
 
 
 def test_both_clients(port, socket_address, secrets):
     """Guards certificates, streams in both directions, and large messages."""
-    options = ClientOptions(**secrets.of_member)
+    options = ClientOptions(**secrets.actor)
     with serving(socket_address, double):
         with NumpyClient(f"127.0.0.1:{port}", options) as client:
             assert client.double(np.arange(1024, dtype=np.int32)).tolist()[-1] == 2046
@@ -49,29 +56,22 @@ def test_both_clients(port, socket_address, secrets):
 
 def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path):
     """With the fix in the message; nothing reaches the server."""
-    theirs = make_secrets(tmp_path / "theirs", "localhost").of_member
+    theirs = make_secrets(tmp_path / "theirs", "localhost").actor
     with serving(socket_address, double) as server:
         for given, said in [
             ({"tls_ca": secrets.authority}, "give this client tls_cert and tls_key"),
             ({**theirs, "tls_ca": secrets.authority}, "refuses tls_cert="),
-            ({**secrets.of_member, "tls_key": theirs["tls_key"]}, "cannot be used"),
+            ({**secrets.actor, "tls_key": theirs["tls_key"]}, "cannot be used"),
         ]:
-            with pytest.raises(ConnectionLost, match=said):
-                NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **given))
+            wait_until(lambda given=given, said=said: said in why_lost(port, **given))
         assert server.stats()["connections"] == 0
 
 
 def test_members_reach_the_methods_of_the_server_only(port, socket_address, secrets):
     """And wait for a missing server, or fail immediately."""
-    files = secrets.of_member
+    files = secrets.actor
     read = {name: pathlib.Path(path).read_bytes() for name, path in files.items()}
-
-    def told():  # The proxy of a busy machine may answer later.
-        with pytest.raises(ConnectionLost) as lost:
-            NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **files))
-        return "the proxy there has no server behind it" in str(lost.value)
-
-    wait_until(told)
+    wait_until(lambda: "the proxy there has no server behind it" in why_lost(port, **files))
     credentials = grpc.ssl_channel_credentials(read["tls_ca"], read["tls_key"], read["tls_cert"])
     with (
         grpc.secure_channel(f"localhost:{port}", credentials) as channel,
@@ -91,13 +91,11 @@ def test_members_reach_the_methods_of_the_server_only(port, socket_address, secr
 
 def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_address, secrets):
     """Guards actors, which must notice immediately that the learner is gone, and tokens."""
-    options = ClientOptions(**secrets.of_member)
+    options = ClientOptions(**secrets.actor)
     with serving(socket_address, double, options=ServerOptions(token="sesame")) as server:
         with pytest.raises(CallError, match="requires a token"):
             NumpyClient(f"localhost:{port}", options)
-        client = NumpyClient(
-            f"localhost:{port}", ClientOptions(token="sesame", **secrets.of_member)
-        )
+        client = NumpyClient(f"localhost:{port}", ClientOptions(token="sesame", **secrets.actor))
         assert client.double(1) == 2
         server.shutdown()
         with pytest.raises(ConnectionLost):

@@ -262,7 +262,7 @@ def test_close_ends_waits():
     thread = threading.Thread(target=wait)
     thread.start()
     store.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive() and len(errors) == 1
     step(store, [0], [1])  # inference continues
 

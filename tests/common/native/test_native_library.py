@@ -9,6 +9,8 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.native import native_library, op_library
+from seed_rl.grpc import call_stream
+from seed_rl.grpc.channel_options import ClientOptions
 
 MEND = "-m pip install --no-build-isolation -e ."
 
@@ -70,6 +72,15 @@ def test_a_library_that_does_not_load(monkeypatch, tmp_path):
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match="does not load") as error:
         op_library.load_ops("libbroken")
+    assert MEND in str(error.value)
+
+
+def test_a_transport_that_does_not_load(monkeypatch, tmp_path):
+    (tmp_path / "libseed_transport.so").write_text("this is no library")
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    call_stream._library.cache_clear()
+    with pytest.raises(UserError, match="does not load: .* installed") as error:
+        call_stream.CallStream("unix:/nowhere", ClientOptions())
     assert MEND in str(error.value)
 
 

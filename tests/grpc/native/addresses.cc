@@ -6,9 +6,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "seed_rl/grpc/native/transport/listening_sockets.h"
 #include "tests/helpers/check.h"
@@ -97,6 +100,22 @@ void TestAddressesOfOtherMachinesAreLeftOut() {
   CHECK(status.message == "Cannot listen on name:0: not an address of this machine");
 }
 
+void TestAddressesWithoutSupportOfTheSystemAreLeftOut() {
+  // No system has this family: as IPv6 on one that was started with ipv6.disable=1.
+  SocketAddress unsupported;
+  unsupported.storage.ss_family = 0xFFFF;
+  unsupported.size = sizeof(sockaddr_in);
+  const Resolve resolve = [&](const std::string&, const std::string& port,
+                              std::vector<SocketAddress>* addresses) {
+    addresses->push_back(unsupported);
+    return ResolveWithSystem("127.0.0.1", port, addresses);
+  };
+  PortClaim claim;
+  CHECK(claim.Take("name:0", resolve).ok());
+  CHECK(claim.addresses().size() == 1);
+  CHECK(claim.addresses()[0].rfind("127.0.0.1:", 0) == 0);
+}
+
 void TestOtherAddresses() {
   for (const char* address : {"unix:/tmp/x", "unix-abstract:x", "localhost", "vsock:1:2", ""}) {
     PortClaim claim;
@@ -147,6 +166,40 @@ void TestWithoutDescriptorsNothingIsDeleted(const std::string& address) {
         "Another server is listening on " + address + "; stop it or choose another address");
 }
 
+// Of servers that start at the same moment, one gets the path; a dead server's file changes
+// nothing.
+void TestServersThatStartTogether(const std::string& address) {
+  constexpr int kRounds = 500;
+  for (int round = 0; round < kRounds; ++round) {
+    ListeningSockets servers[2];
+    if (round % 2 != 0) {
+      const Fd dead(socket(AF_UNIX, SOCK_STREAM, 0));
+      sockaddr_un place = {};
+      place.sun_family = AF_UNIX;
+      SocketPath(address).copy(place.sun_path, sizeof(place.sun_path) - 1);
+      CHECK(bind(dead.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)) == 0);
+    }
+    std::atomic<int> ready{0}, listening{0};
+    const auto start = [&](ListeningSockets* server) {
+      ++ready;
+      while (ready < 2) {
+      }
+      int port;
+      const Status status = server->Add(address, &port);
+      if (status.ok()) {
+        ++listening;
+      } else {
+        CHECK(status.message ==
+              "Another server is listening on " + address + "; stop it or choose another address");
+      }
+    };
+    std::thread other(start, &servers[1]);
+    start(&servers[0]);
+    other.join();
+    CHECK(listening == 1);
+  }
+}
+
 }  // namespace
 }  // namespace seed_rl::transport
 
@@ -155,8 +208,10 @@ int main(int argc, char** argv) {
   seed_rl::transport::TestAPortInUseAtAnyAddress();
   seed_rl::transport::TestAFreePortIsOneForAllAddresses();
   seed_rl::transport::TestAddressesOfOtherMachinesAreLeftOut();
+  seed_rl::transport::TestAddressesWithoutSupportOfTheSystemAreLeftOut();
   seed_rl::transport::TestOtherAddresses();
   seed_rl::transport::TestUnixAddressesAreToldByTheirScheme();
   seed_rl::transport::TestWhatIsNoPortOrNoName();
   seed_rl::transport::TestWithoutDescriptorsNothingIsDeleted(argv[1]);
+  seed_rl::transport::TestServersThatStartTogether(argv[1]);
 }

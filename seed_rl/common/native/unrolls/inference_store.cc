@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -141,24 +142,28 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
       StartLife(&env, run_ids[i]);
     } else if (!env.begun) {
       EpisodeStats& episode = env.episode;
+      // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
+      // Statistics cover the whole game.
+      const bool ends = done[i] && (abandoned[i] || episode_steps[i] == 0);
+      if (ends) episodes_.emplace_back();  // First, because it may throw.
       episode.episode_return += Bounded(rewards[i]);
       episode.raw_return += Bounded(raw_rewards[i]);
       // The last step of an abandoned episode was already reported as an ordinary one; its reset
       // fills a row of the unroll, like a step.
       if (!abandoned[i]) ++episode.num_steps;
       if (env_ids[i] < options_.num_training_envs) ++training_steps_;
-      // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
-      // Statistics cover the whole game.
-      if (done[i] && (abandoned[i] || episode_steps[i] == 0)) {
+      if (ends) {
         episode.ended_at = training_steps_;
         episode.success = successes[i];
-        episodes_.push_back(episode);
+        episodes_.back() = episode;
         if (episodes_.size() > kMaxEpisodes) episodes_.pop_front();
         episode = {episode.env_id};
       }
     }
-    env.begun = env.claimed = true;
+    env.begun = true;
   }
+  // Now that nothing can throw: nobody would end the claims.
+  for (int32_t i = 0; i < batch; ++i) envs_[env_ids[i]].claimed = true;
   counters_.steps += batch;
   lock.unlock();
   for (int32_t i = 0; i < batch; ++i) {
@@ -172,56 +177,64 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
   return {};
 }
 
-// A spare unroll if the environment's next step begins one or completes one; null if there is none.
-UnrollPtr InferenceStore::TakeSpareFor(const Environment& env) {
-  const bool completes = env.num_steps + 1 == options_.steps_per_unroll();
-  if (spare_.empty() || (env.unroll && !completes)) return nullptr;
-  UnrollPtr spare = std::move(spare_.back());
-  spare_.pop_back();
-  return spare;
+// Counts a step, and finds out what memory it needs.
+void InferenceStore::Plan(NewStep* step) {
+  const int64_t lived = step->env->steps_lived++;
+  const int64_t length = options_.unroll_length;
+  const int64_t of_first_unroll = lived + 1 - options_.steps_per_unroll();
+  const bool completes = of_first_unroll >= 0 && of_first_unroll % length == 0;
+  step->fills = true;
+  step->begins_window = lived % length == 0;
+  step->needs_unroll = completes || (lived == 0 && !step->env->unroll);
+  if (step->needs_unroll && !spare_.empty()) {
+    step->unroll.splice(step->unroll.end(), spare_, std::prev(spare_.end()));
+  }
 }
 
-UnrollPtr InferenceStore::NewUnroll(int32_t env_id, UnrollPtr spare) const {
-  if (!spare) {
-    spare = std::make_unique<Unroll>();
+// Allocates what a step needs.
+void InferenceStore::Reserve(NewStep* step) const {
+  if (step->needs_unroll && step->unroll.empty()) {
+    auto unroll = std::make_unique<Unroll>();
     for (size_t bytes : options_.step_row_bytes) {
-      spare->steps.emplace_back(bytes * options_.steps_per_unroll());
+      unroll->steps.emplace_back(bytes * options_.steps_per_unroll());
     }
+    step->unroll.push_back(std::move(unroll));
   }
-  spare->env_id = env_id;
-  return spare;
+  if (step->begins_window) step->first_state.push_back(initial_state_);
 }
 
 // Appends a row to its environment's unroll; the environment's state is still that before it.
+// Allocates nothing.
 void InferenceStore::AddStep(NewStep* step, const Rows& steps) const {
   Environment* const env = step->env;
-  const int32_t position = env->num_steps;
-  const bool completes = position + 1 == options_.steps_per_unroll();
-  const bool begins_window = env->steps_lived % options_.unroll_length == 0;
-  // Memory first: without it the call fails, and must have changed nothing.
-  UnrollPtr fresh;
-  if (!env->unroll || completes) fresh = NewUnroll(env->episode.env_id, std::move(step->spare));
-  if (begins_window) env->first_states.push_back(env->state);
-  if (!env->unroll) env->unroll = std::move(fresh);
-  ++env->steps_lived;
+  if (step->begins_window) {
+    step->first_state.front() = env->state;
+    env->first_states.splice(env->first_states.end(), step->first_state);
+  }
+  if (!env->unroll) {
+    env->unroll = std::move(step->unroll.front());
+    step->unroll.clear();
+  }
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
-    std::memcpy(env->unroll->steps[f].data() + position * bytes, steps[f] + step->row * bytes,
+    std::memcpy(env->unroll->steps[f].data() + env->num_steps * bytes, steps[f] + step->row * bytes,
                 bytes);
   }
   ++env->num_steps;
-  if (!completes) return;
+  if (env->num_steps < options_.steps_per_unroll()) return;
 
+  UnrollPtr& fresh = step->unroll.front();
   const int32_t shared = options_.num_overlapping_steps + 1;
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
     const uint8_t* from = env->unroll->steps[f].data() + options_.unroll_length * bytes;
     std::memcpy(fresh->steps[f].data(), from, shared * bytes);
   }
+  env->unroll->env_id = env->episode.env_id;
   env->unroll->state = std::move(env->first_states.front());
   env->first_states.pop_front();
   env->num_steps = shared;
-  step->completed = std::exchange(env->unroll, std::move(fresh));
+  env->unroll.swap(fresh);
 }
 
 void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
@@ -237,34 +250,41 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
       ++counters_.dropped;
       continue;
     }
-    env.begun = false;
     env.claimed = true;
-    const bool is_training = env_ids[i] < options_.num_training_envs;
-    news.push_back({&env, i, is_training ? TakeSpareFor(env) : nullptr, nullptr});
+    news.push_back({&env, i});
+    if (env_ids[i] < options_.num_training_envs) Plan(&news.back());
   }
   lock.unlock();
   std::exception_ptr failed;
   try {
+    for (NewStep& step : news) Reserve(&step);
+  } catch (...) {
+    failed = std::current_exception();  // Out of memory. Later calls must not wait for this one.
+  }
+  if (!failed) {
     for (NewStep& step : news) {
-      if (env_ids[step.row] < options_.num_training_envs) AddStep(&step, steps);
+      if (step.fills) AddStep(&step, steps);
       CopyFrom(actions, step.row, &step.env->prev_action);
       CopyFrom(states, step.row, &step.env->state);
     }
-  } catch (...) {
-    failed = std::current_exception();  // Out of memory. Later calls must not wait for this one.
   }
   lock.lock();
   for (NewStep& step : news) {
     step.env->claimed = false;
-    if (!step.completed) continue;
-    ++counters_.unrolls;
-    if (!closed_) queue_.push_back(std::move(step.completed));
+    if (failed) {
+      step.env->steps_lived -= step.fills;
+      spare_.splice(spare_.end(), step.unroll);
+      continue;
+    }
+    step.env->begun = false;
+    counters_.unrolls += static_cast<int64_t>(step.unroll.size());
+    if (!closed_) queue_.splice(queue_.end(), step.unroll);
   }
+  released_.notify_all();
+  if (failed) std::rethrow_exception(failed);
   const auto callbacks = TakeReadyCallbacks();
   lock.unlock();
-  released_.notify_all();
   for (const auto& callback : callbacks) callback();
-  if (failed) std::rethrow_exception(failed);
 }
 
 // Callbacks whose wait is over, to call without the lock.

@@ -16,6 +16,8 @@
 //  - Complete unrolls wait in a queue. Batches in flight may push it past its capacity: after
 //    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
 //    back-pressure; nothing is lost.
+//  - Without memory, `Begin` and `End` throw std::bad_alloc. Callers may then begin the same steps
+//    again, in the same or smaller batches: each counts and is recorded once.
 //  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
 //    unrolls are complete until `Trained`, steps may not begin: callers check `MayBegin` and wait
 //    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
@@ -36,6 +38,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -108,7 +111,8 @@ class InferenceStore {
                    const int32_t* episode_steps, const float* raw_rewards, const float* successes,
                    const MutableRows& prev_actions, const MutableRows& states);
 
-  // Records the steps admitted by `Begin`. Drops rows of a life that has been replaced meanwhile.
+  // Records the steps admitted by `Begin`, or none if there is no memory for all. Drops rows of a
+  // life that has been replaced meanwhile.
   void End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids, const Rows& actions,
            const Rows& states, const Rows& steps);
 
@@ -166,17 +170,21 @@ class InferenceStore {
     std::vector<std::vector<uint8_t>> state;        // Claimed.
     // States before the first steps of the unroll being filled and of those that begin inside it.
     // Claimed.
-    std::deque<std::vector<std::vector<uint8_t>>> first_states;
+    std::list<std::vector<std::vector<uint8_t>>> first_states;
     UnrollPtr unroll;         // Claimed.
     int32_t num_steps = 0;    // Filled in `unroll`. Claimed.
     int64_t steps_lived = 0;  // Of this life, in all its unrolls. Claimed.
   };
-  // A row of a batch that is being recorded.
+  // A row of a batch that is being recorded. It holds the memory that this takes: from lists to
+  // lists, without allocations.
   struct NewStep {
     Environment* env;
     int32_t row;
-    UnrollPtr spare;      // To be filled next; null: allocate one.
-    UnrollPtr completed;  // By this step; or null.
+    bool fills = false;                // An unroll: it is of a training environment.
+    bool needs_unroll = false;         // To be filled next.
+    bool begins_window = false;        // Its state is the first of an unroll.
+    std::list<UnrollPtr> unroll = {};  // Which it needs; once recorded, which it completed.
+    std::list<std::vector<std::vector<uint8_t>>> first_state = {};
   };
   struct Waiter {
     int64_t token;
@@ -185,14 +193,14 @@ class InferenceStore {
   };
 
   bool IsKnown(int32_t env_id) const { return env_id >= 0 && env_id < options_.num_envs; }
+  void Reserve(NewStep* step) const;
   void AddStep(NewStep* step, const Rows& steps) const;
-  UnrollPtr NewUnroll(int32_t env_id, UnrollPtr spare) const;
 
   // These require mu_.
   void WaitForClaims(int32_t batch, const int32_t* env_ids, std::unique_lock<std::mutex>* lock);
   StoreError Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
   void StartLife(Environment* env, int64_t run_id);
-  UnrollPtr TakeSpareFor(const Environment& env);
+  void Plan(NewStep* step);
   std::vector<std::function<void()>> TakeReadyCallbacks();
   bool IsServable() const;
   bool TrainingIsDue() const;
@@ -206,8 +214,8 @@ class InferenceStore {
   std::vector<Environment> envs_;                        // Guarded by mu_, and by claims.
   std::vector<int64_t> seen_in_batch_;                   // Guarded by mu_.
   int64_t batch_number_ = 0;                             // Guarded by mu_.
-  std::deque<UnrollPtr> queue_;                          // Guarded by mu_.
-  std::vector<UnrollPtr> spare_;                         // Guarded by mu_.
+  std::list<UnrollPtr> queue_;                           // Guarded by mu_.
+  std::list<UnrollPtr> spare_;                           // Guarded by mu_.
   std::deque<Waiter> dequeue_waiters_;                   // Guarded by mu_.
   std::vector<std::function<void()>> capacity_waiters_;  // Guarded by mu_.
   std::vector<std::function<void()>> begin_waiters_;     // Guarded by mu_.

@@ -141,12 +141,16 @@ class BeginOp : public tf::AsyncOpKernel {
     InferenceStore::MutableRows actions, states;
     TF_RETURN_IF_ERROR(Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
     TF_RETURN_IF_ERROR(Allocate(ctx, "agent_state", resource->states, batch, &states));
-    return ToStatus(resource->store.Begin(
-        static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-        ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
-        ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
-        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(),
-        ctx->input(8).flat<float>().data(), actions, states));
+    try {
+      return ToStatus(resource->store.Begin(
+          static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+          ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
+          ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
+          ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(),
+          ctx->input(8).flat<float>().data(), actions, states));
+    } catch (const std::bad_alloc&) {  // No exception may reach TensorFlow's threads.
+      return absl::ResourceExhaustedError("There is no memory for another step.");
+    }
   }
 
   static absl::Status Allocate(tf::OpKernelContext* ctx, const char* name, const Fields& fields,

@@ -148,10 +148,12 @@ int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
     auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
     Fd bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1, off = 0;
-    // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
-    // 0.0.0.0. Options that a family does not support have no effect.
-    setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(bound.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bound.ok()) {  // Else errno must stay.
+      // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
+      // 0.0.0.0. Options that a family does not support have no effect.
+      setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      setsockopt(bound.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
     if (!bound.ok() || bind(bound.get(), raw, place.size) != 0) {
       if (!IsElsewhere(errno)) return errno;
       elsewhere = errno;

@@ -19,11 +19,6 @@ size_t RowElements(const Tensor& tensor) {
   return Product(tensor.dims.data() + 1, tensor.dims.size() - 1);
 }
 
-// A client's booleans may have any value, but C++ allows only 0 and 1.
-void NormalizeBools(char* data, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) data[i] = data[i] != 0;
-}
-
 // Allocates memory for `tensor` and returns it.
 char* Allocate(Tensor* tensor, size_t bytes) {
   std::shared_ptr<char> memory = AllocateAligned(bytes);
@@ -180,11 +175,8 @@ void Batch::Copy(const Frame& frame, const Part& part) {
       continue;
     }
     const size_t row_bytes = view.bytes / part.call.rows;
-    char* const destination = memory[i] + part.first * row_bytes;
-    Cursor cursor = view.payload;
-    cursor.Skip(part.first_in_call * row_bytes);
-    cursor.Read(destination, part.rows * row_bytes);
-    if (view.dtype == DType::kBool) NormalizeBools(destination, part.rows * row_bytes);
+    view.CopyTo(memory[i] + part.first * row_bytes, part.first_in_call * row_bytes,
+                part.rows * row_bytes);
   }
 }
 
@@ -248,9 +240,7 @@ std::shared_ptr<Batch> BatchFactory::Single(const Call& call, const Frame& frame
     if (view.dtype == DType::kString) {
       tensor.strings = view.Strings(0, view.elements);
     } else {
-      char* const data = Allocate(&tensor, view.bytes);
-      Cursor(view.payload).Read(data, view.bytes);
-      if (view.dtype == DType::kBool) NormalizeBools(data, view.bytes);
+      view.CopyTo(Allocate(&tensor, view.bytes), 0, view.bytes);
     }
   }
   batch->rows = 1;

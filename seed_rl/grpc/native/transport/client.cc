@@ -33,7 +33,7 @@ class FrameReply : public Reply {
   std::vector<int64_t> dims(size_t i) const override { return frame_.tensors()[i].Dims(); }
   size_t bytes(size_t i) const override { return frame_.tensors()[i].bytes; }
   void CopyTo(size_t i, char* destination) const override {
-    Cursor(frame_.tensors()[i].payload).Read(destination, bytes(i));
+    frame_.tensors()[i].CopyTo(destination, 0, bytes(i));
   }
   void ForEachString(size_t i,
                      const std::function<void(const std::string&)>& visit) const override {

@@ -2,16 +2,21 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
@@ -21,6 +26,9 @@ namespace {
 
 // For accept4, which must not wait if the connection was closed in the meantime.
 constexpr int kSocketType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+// Another server holds its folder for microseconds; a stranger's lock must not stop this one.
+constexpr int kLockAttempts = 100;
+constexpr std::chrono::milliseconds kLockPause(10);
 
 // The address of a socket with a file, or of an abstract one if `path` is empty.
 bool UnixAddress(const std::string& address, const std::string& path, sockaddr_un* result,
@@ -35,6 +43,32 @@ bool UnixAddress(const std::string& address, const std::string& path, sockaddr_u
   *size = offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1);
   return true;
 }
+
+// Locks the folder of a socket's file, if the file system can. Until a server listens, its file
+// looks like a dead server's: another that starts at the same moment would replace it, and both
+// would believe to listen at the path.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path)
+      : folder_(open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    for (int i = 0; i < kLockAttempts && flock(folder_.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (errno != EWOULDBLOCK) return;
+      std::this_thread::sleep_for(kLockPause);
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  // Explicitly: a child that another thread forked meanwhile would keep the lock.
+  ~FolderLock() { flock(folder_.get(), LOCK_UN); }
+
+ private:
+  static std::string FolderOf(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  }
+
+  const Fd folder_;
+};
 
 }  // namespace
 
@@ -83,9 +117,11 @@ Status ListeningSockets::Add(const std::string& address, int* port) {
 }
 
 Status ListeningSockets::AddUnix(const std::string& address) {
+  const std::string path = SocketPath(address);
+  std::optional<FolderLock> lock;
+  if (!path.empty()) lock.emplace(path);
   Status status = CheckFree(address);
   if (!status.ok()) return status;
-  const std::string path = SocketPath(address);
   sockaddr_un place;
   socklen_t size;
   if (!UnixAddress(address, path, &place, &size)) {

@@ -166,7 +166,8 @@ class Reply {
   virtual DType dtype(size_t i) const = 0;
   virtual std::vector<int64_t> dims(size_t i) const = 0;
   virtual size_t bytes(size_t i) const = 0;
-  // Copies the elements of tensor `i` to `destination`, which has room for bytes(i).
+  // Copies the elements of tensor `i` to `destination`, which has room for bytes(i). Bools are 0
+  // or 1.
   virtual void CopyTo(size_t i, char* destination) const = 0;
   // For string tensors: calls `visit` with each element, in order.
   virtual void ForEachString(size_t i,

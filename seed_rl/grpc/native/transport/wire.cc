@@ -103,6 +103,14 @@ void Cursor::Skip(size_t size) {
   }
 }
 
+void TensorView::CopyTo(char* destination, size_t first, size_t count) const {
+  Cursor cursor = payload;
+  cursor.Skip(first);
+  cursor.Read(destination, count);
+  if (dtype != DType::kBool) return;
+  for (size_t i = 0; i < count; ++i) destination[i] = destination[i] != 0;
+}
+
 std::vector<std::string> TensorView::Strings(size_t first, size_t count) const {
   std::vector<uint32_t> lengths(first + count);
   Cursor cursor = payload;

@@ -59,6 +59,9 @@ struct TensorView {
   Cursor payload;  // Start of the payload.
 
   std::vector<int64_t> Dims() const { return {dims, dims + rank}; }
+  // Copies the `count` bytes of numbers that start at byte `first`. Of bools, any byte but 0
+  // becomes 1: a peer may send others, which C++ does not allow.
+  void CopyTo(char* destination, size_t first, size_t count) const;
   // Reads `count` strings, starting at element `first`.
   std::vector<std::string> Strings(size_t first, size_t count) const;
 };

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import signal
 import socket
 import subprocess
 import time
-from typing import NamedTuple
 
 from seed_rl.common.errors import UserError
 from seed_rl.launch.ports import free_port
@@ -18,18 +18,28 @@ from seed_rl.launch.proxy import Proxy
 _MAKE_SECRETS = pathlib.Path(__file__).resolve().parents[1] / "scripts/make_secrets.sh"
 
 
-class Secrets(NamedTuple):
-    """Flags with the files of a run.
+@dataclasses.dataclass(frozen=True)
+class Secrets:
+    """The files of a run, as flags.
 
     Attributes:
       folder: where they are.
-      learner: `tls_certificate` and `tls_key`.
-      actor: `tls_ca`, and `tls_cert` and `tls_key`, for which only the proxy asks.
     """
 
     folder: pathlib.Path
-    learner: dict[str, str]
-    actor: dict[str, str]
+
+    @property
+    def learner(self) -> dict[str, str]:
+        """`tls_certificate` and `tls_key`."""
+        return self._files(tls_certificate="cert.pem", tls_key="key.pem")
+
+    @property
+    def actor(self) -> dict[str, str]:
+        """`tls_ca`, and `tls_cert` and `tls_key`, for which only the proxy asks."""
+        return self._files(tls_ca="ca.pem", tls_cert="actor-cert.pem", tls_key="actor-key.pem")
+
+    def _files(self, **names: str) -> dict[str, str]:
+        return {option: str(self.folder / name) for option, name in names.items()}
 
 
 def make_secrets(folder: pathlib.Path) -> Secrets:
@@ -42,15 +52,7 @@ def make_secrets(folder: pathlib.Path) -> Secrets:
     made = subprocess.run(command, capture_output=True, text=True)
     if made.returncode:
         raise SystemExit(made.stderr.strip())
-
-    def files(**names: str) -> dict[str, str]:
-        return {option: str(folder / name) for option, name in names.items()}
-
-    return Secrets(
-        folder,
-        files(tls_certificate="cert.pem", tls_key="key.pem"),
-        files(tls_ca="ca.pem", tls_cert="actor-cert.pem", tls_key="actor-key.pem"),
-    )
+    return Secrets(folder)
 
 
 def start_proxy(learner: pathlib.Path, secrets: Secrets) -> tuple[subprocess.Popen[bytes], int]:

@@ -164,7 +164,9 @@ def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference])
 def normalized(
     studies: Sequence[FinishedStudy], references: Sequence[Reference], unit: str
 ) -> list[Scores]:
-    """The scores of each study on the tasks that all share; [] if a task has no score of `unit`.
+    """The scores of each study on the tasks that all share.
+
+    [] if a task has no score of `unit`, or that is 0.
 
     Args:
       studies: one or more.
@@ -175,7 +177,8 @@ def normalized(
     shared = [name for name in tasks[0] if all(name in others for others in tasks)]
     ones = {row.task: row.score for row in references if row.method == unit}
     zeros = {row.task: row.score for row in references if row.method == ZERO}
-    if not shared or not all(tasks[0][name].environment in ones for name in shared):
+    environments = {tasks[0][name].environment for name in shared}
+    if not environments or any(ones.get(e) in (None, zeros.get(e, 0.0)) for e in environments):
         return []
 
     def scores(task: Task) -> list[float]:

@@ -186,6 +186,10 @@ class Study:
     def draw_recorded(self) -> None:
         """Draws the configurations of results.csv, if the study was copied without its journal."""
         for (number, _), row in self.recorded.items():
+            if number >= (most := self.spec.configurations):
+                raise UserError(
+                    f"{self.path / RESULTS} has a configuration {number}, and the study only {most}."
+                )
             while len(drawn := self.trials.configurations()) <= number:
                 self.trials.ask()
             values = drawn[number].values

@@ -22,7 +22,7 @@ from seed_rl.common.run_files import progress
 from tests.helpers.clock import Clock
 from tests.helpers.google_services import Services, storage
 from tests.helpers.system_helpers import Program
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 SECRET = "projects/lab/secrets/seed-rl-token"
 
@@ -261,7 +261,7 @@ raise SystemExit(Machine(lambda task: subprocess.Popen(["sleep", "1000"])).run(r
     wait_until(lambda: len(children.read_text().split()) == 3)
     pids = children.read_text().split()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
+    assert process.wait(PATIENCE_S) == 143
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 

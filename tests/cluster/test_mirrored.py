@@ -21,7 +21,7 @@ from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.errors import NotSavedError, UserError
 from tests.helpers import PROGRAMS
 from tests.helpers.system_helpers import Program
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 LEARNER = str(PROGRAMS / "mirrored_learner.py")
 PARENT = str(PROGRAMS / "mirroring_parent.py")
@@ -109,7 +109,7 @@ def test_what_a_learner_saves_on_sigterm_is_copied(bucket: pathlib.Path) -> None
     process = subprocess.Popen([sys.executable, PARENT, f"file://{bucket}/run"])
     wait_until(lambda: (bucket / "run" / "lives").exists())
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert (bucket / "run" / "saved").read_text() == "on SIGTERM"
 
 

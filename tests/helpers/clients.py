@@ -33,17 +33,17 @@ class ClientTests:
 
     @pytest.mark.nightly
     def test_it_passes_conformance_through_the_proxy(
-        self, command: list[str], tmp_path: pathlib.Path, socket_address: str, free_port: int
+        self, command: list[str], tmp_path: pathlib.Path, socket_address: str
     ) -> None:
         """With TLS and a certificate."""
         secrets = make_secrets(tmp_path / "secrets", "localhost", "127.0.0.1")
-        command = [*command, *(f"--{name}={path}" for name, path in secrets.of_member.items())]
-        with proxied(socket_address, secrets, free_port):
-            _check_conformance(command, socket_address, f"127.0.0.1:{free_port}")
+        command = [*command, *(f"--{name}={path}" for name, path in secrets.actor.items())]
+        with proxied(socket_address, secrets) as port:
+            _check_conformance(command, socket_address, f"127.0.0.1:{port}")
 
     @pytest.mark.nightly
     def test_its_cartpole_is_learned_through_the_proxy(
-        self, command: list[str], tmp_path: pathlib.Path, socket_address: str, free_port: int
+        self, command: list[str], tmp_path: pathlib.Path, socket_address: str
     ) -> None:
         """By PPO, from two clients, whose environment the learner knows by its spaces."""
         secrets = make_secrets(tmp_path / "secrets", "localhost", "127.0.0.1")
@@ -53,10 +53,11 @@ class ClientTests:
         learner += ["--num_envs=16", "--env_batch_size=8"]
         learner += [f"--logdir={tmp_path}/run", f"--server_address={socket_address}", token]
         learner += ["--stop_at_return=400", "--total_environment_frames=400000", "--seed=1"]
-        actor = [*command, "--env_batch_size=8", token, f"--server_address=127.0.0.1:{free_port}"]
-        actor += [f"--{name}={path}" for name, path in secrets.of_member.items()]
+        actor = [*command, "--env_batch_size=8", token]
+        actor += [f"--{name}={path}" for name, path in secrets.actor.items()]
         with contextlib.ExitStack() as stack:
-            stack.enter_context(proxied(socket_address, secrets, free_port))
+            port = stack.enter_context(proxied(socket_address, secrets))
+            actor.append(f"--server_address=127.0.0.1:{port}")
             processes = [stack.enter_context(_started(*learner))]
             # The learner hands out the environments of one, but not of the other.
             for task in (-1, 1):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import pathlib
 import shutil
 import subprocess
 
+from benchmarks import secured
 from tests.helpers import run
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "make_secrets.sh"
 
 
-@dataclasses.dataclass(frozen=True)
-class Secrets:
+class Secrets(secured.Secrets):
     """The files of a run on several machines."""
-
-    folder: pathlib.Path
 
     @property
     def token(self) -> str:
@@ -29,21 +26,12 @@ class Secrets:
 
     @property
     def of_learner(self) -> list[str]:
-        return [
-            f"--auth_token_file={self.folder / 'token'}",
-            f"--tls_certificate={self.folder / 'cert.pem'}",
-            f"--tls_key={self.folder / 'key.pem'}",
-        ]
+        files = {"auth_token_file": str(self.folder / "token"), **self.learner}
+        return [f"--{name}={path}" for name, path in files.items()]
 
     @property
     def of_actor(self) -> list[str]:
         return [f"--auth_token_file={self.folder / 'token'}", f"--tls_ca={self.authority}"]
-
-    @property
-    def of_member(self) -> dict[str, str]:
-        """Options of a client with a certificate of its own."""
-        names = {"tls_ca": "ca.pem", "tls_cert": "actor-cert.pem", "tls_key": "actor-key.pem"}
-        return {option: str(self.folder / name) for option, name in names.items()}
 
 
 def run_script(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:

@@ -23,12 +23,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "gpu": ("--with=gpu,pools,tensorboard",),
     "insecure": ("--insecure",),
     "jobset": (),
-    "kueue": ("--queue=seed-rl",),
     "learners": ("--learners=2", "--insecure"),
     "plain": ("--engine=plain",),
     "spot": ("--with=spot",),
 }
-"""Options of submit.sh, by the name of their golden file."""
+"""Options of submit.sh."""
 VERSIONS = ("1.29", "1.37")
 """Of Kubernetes: the oldest that knows `backoffLimitPerIndex`, and the newest with a schema."""
 

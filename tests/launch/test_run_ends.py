@@ -152,19 +152,6 @@ def test_a_failing_learner_is_shown_without_chatter(start):
         assert chatter not in text and chatter in log
 
 
-def test_a_directory_without_room_is_noticed(tmp_path):
-    """Guards a learner that cannot report progress because the disk is full."""
-    (tmp_path / "run").mkdir()
-    logdir = str(tmp_path / "run")
-    program = [sys.executable, PROGRAMS / "full_run_state.py", logdir]
-    result = helpers.run(*full_disk.command(logdir, *program), code=0)
-    assert result.stdout.splitlines() == [
-        "None",
-        f"no space left in {logdir}",
-        f"the last checkpoint could NOT be saved (newest: none): no space left in {logdir}",
-    ]
-
-
 def test_a_full_disk_at_the_start_is_told_in_one_line(tmp_path):
     logdir = str(tmp_path / "run")
     (tmp_path / "run").mkdir()

@@ -12,6 +12,7 @@ import zipfile
 import pytest
 
 from tests.helpers import run, run_python
+from tests.helpers.waiting import PATIENCE_S
 
 
 def build(
@@ -24,7 +25,7 @@ def build(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 

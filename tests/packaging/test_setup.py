@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from tests.helpers import run
+from tests.helpers.waiting import PATIENCE_S
 
 
 def setup(tree: pathlib.Path, *extras: str, **environment: str) -> str:
@@ -29,7 +30,7 @@ def prepared(tree) -> pathlib.Path:
     TensorFlow and the other packages are lent by this one, as fetching them again would take
     minutes.
     """
-    subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True, timeout=PATIENCE_S)
     (packages,) = (tree / ".venv").glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text("\n".join(site.getsitepackages()))
     return tree

@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 from tests.helpers import run
+from tests.helpers.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,7 @@ def wheel(build_folder, repository) -> pathlib.Path:
     with build_folder("dist") as folder:
         if not any(folder.glob("*.whl")):
             script = repository / "scripts" / "build_wheel.sh"
-            subprocess.run([script, folder], check=True, timeout=140)
+            subprocess.run([script, folder], check=True, timeout=PATIENCE_S)
     (path,) = folder.glob("*.whl")
     return path
 
@@ -53,7 +54,7 @@ def test_a_call_through_the_installed_wheel(wheel, tmp_path, repository):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps", wheel]
-    subprocess.run(install, check=True, timeout=120)
+    subprocess.run(install, check=True, timeout=PATIENCE_S)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text("\n".join(site.getsitepackages()))
 

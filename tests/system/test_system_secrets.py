@@ -13,11 +13,10 @@ import pytest
 
 from seed_rl.common.errors import ExitCode
 from seed_rl.grpc import ops
-from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.numpy_client import Client as NumpyClient
 from tests.helpers.local_runs import processes_of, start, trains_on
-from tests.helpers.op_helpers import double, serving
-from tests.helpers.secrets import dated_certificate, make_secrets, run_script
+from tests.helpers.secrets import make_secrets, run_script
 from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
@@ -100,14 +99,18 @@ def test_a_run_that_is_exposed(tmp_path, free_port):
     with site(tmp_path, address, "--num_envs=6", "--env_batch_size=2") as place:
         exposed = (f"--expose=127.0.0.1:{free_port}", f"--secrets={secrets.folder}")
         run = start(place, *exposed, "--remote_actors=1")
-        flags = [f"--{name}={path}" for name, path in secrets.of_member.items()]
+        flags = [f"--{name}={path}" for name, path in secrets.actor.items()]
         member = place.actor(2, *flags)
         trains_on(place, run)
         joined = re.compile("Actor 2: environments 4 to 5, learner at")
         wait_until(lambda: joined.search(member.text()), running=member)
-        stranger = place.actor(2, flags[0], "--connect_timeout_s=1")
-        assert stranger.wait() == int(ExitCode.NO_LEARNER), stranger.text()
-        assert "give this client tls_cert and tls_key" in stranger.errors()[0]
+
+        def stranger_is_told():  # The proxy of a busy machine may answer later.
+            stranger = place.actor(2, flags[0], "--connect_timeout_s=1")
+            assert stranger.wait() == int(ExitCode.NO_LEARNER), stranger.text()
+            return "give this client tls_cert and tls_key" in stranger.errors()[0]
+
+        wait_until(stranger_is_told)
 
         (proxy,) = proxies_of(run)
         os.kill(proxy, signal.SIGKILL)
@@ -123,45 +126,3 @@ def proxies_of(run):
     """Process ids of the supervisor's proxy."""
     found = subprocess.run(["pgrep", "-P", str(run.pid), "-x", "haproxy"], capture_output=True)
     return [int(pid) for pid in found.stdout.split()]
-
-
-def test_an_actor_says_what_keeps_it_away_and_gives_up(tmp_path):
-    """Each cause with its own message, for a bounded time, by real actors."""
-    secrets = make_secrets(tmp_path / "secrets", "localhost")
-    expired = dated_certificate(secrets, tmp_path / "expired", -9, -2)
-    (tmp_path / "wrong").write_text("another-token\n")
-
-    def options(made):
-        folder = made.folder
-        return ServerOptions(
-            token=made.token,
-            tls_certificate=str(folder / "cert.pem"),
-            tls_key=str(folder / "key.pem"),
-        )
-
-    with (
-        site(tmp_path, "") as place,
-        serving("localhost:0", double, options=options(secrets)) as good,
-        serving("localhost:0", double, options=options(expired)) as old,
-    ):
-        right, wrong = secrets.folder / "token", tmp_path / "wrong"
-        away, refused = int(ExitCode.NO_LEARNER), 2
-        cases = [
-            (old, right, "certificate has expired by this", away),
-            (good, wrong, "its token is not the one in", refused),
-        ]
-        actors = [
-            place.start(
-                "seed_rl.gym.vtrace_main",
-                *("--run_mode=actor", f"--server_address=localhost:{server.ports[0]}"),
-                *(f"--auth_token_file={token}", f"--tls_ca={secrets.authority}"),
-                "--connect_timeout_s=6",
-            )
-            for server, token, _, _ in cases
-        ]
-        for actor, (_, _, said, code) in zip(actors, cases, strict=True):
-            assert actor.wait() == code, actor.text()
-            warnings = [line for line in actor.text().splitlines() if line.startswith("W")]
-            assert any(said in line for line in warnings), actor.text()
-            assert len(actor.errors()) == 1
-            assert code == refused or said in actor.errors()[0]

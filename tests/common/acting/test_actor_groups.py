@@ -12,6 +12,7 @@ from seed_rl.common.acting.actor import ActorConfig, actor_loop
 from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.testing import envs
 from tests.helpers.actor_runs import Recorder, make, run, serve
+from tests.helpers.waiting import PATIENCE_S
 
 
 def test_groups_take_turns() -> None:
@@ -31,7 +32,8 @@ def test_groups_take_turns() -> None:
 
         def step(self, action: Any) -> Any:
             if self._env_id % 2 == 0:  # The first of its group.
-                in_time.append(arrived[1 - self._env_id // 2].acquire(timeout=10))
+                other = arrived[1 - self._env_id // 2]
+                in_time.append(all(in_time) and other.acquire(timeout=PATIENCE_S))
             return super().step(action)
 
     with serve(inference) as learner:

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S
 
 PROGRAM = PROGRAMS / "actor_program.py"
 LIFE_STEP = "seed_rl.testing.envs:LifeStep-v0"
@@ -51,7 +52,7 @@ def start(repository: pathlib.Path, *options: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, output, errors
 
 
@@ -65,7 +66,7 @@ def test_stop_signal_ends_cleanly_without_tensorflow(repository: Any, number: in
         process = start(
             repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
         )
-        assert learner.enough.wait(60)
+        assert learner.enough.wait(PATIENCE_S)
         policy = os.sched_getscheduler(process.pid)
         process.send_signal(number)
         code, output, errors = end(process)
@@ -90,7 +91,7 @@ def test_stop_signal_while_the_learner_does_not_answer(repository: Any) -> None:
 
     def freeze(*_: Any) -> Any:
         asked.set()
-        release.wait(60)
+        release.wait(PATIENCE_S)
         return np.zeros(1, np.int64)
 
     space = envs.LifeStepEnv().observation_space
@@ -98,7 +99,7 @@ def test_stop_signal_while_the_learner_does_not_answer(repository: Any) -> None:
         process = start(
             repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
         )
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE_S)
         process.terminate()
         code, _, errors = end(process)
         release.set()

@@ -56,6 +56,7 @@ def test_targets_and_advantages_are_normalized():
     popart = make_popart(AverageMeanStd())
     targets = np.float32([[100.0, 300.0], [500.0, 700.0]])
     popart.update_normalization_statistics(targets)
+    popart.init()  # Changes nothing.
     normalized = (targets - targets.mean()) / targets.std()
     np.testing.assert_allclose(popart.normalize_target(targets), normalized, rtol=1e-5)
     np.testing.assert_allclose(popart.normalize_advantage(targets), targets / targets.std())
@@ -71,17 +72,6 @@ def test_scale_and_shift_are_trained_and_the_statistics_are_not():
         popart.update_normalization_statistics([1.0, 5.0])
         loss = tf.reduce_sum(popart.correct_prediction(tf.constant([2.0, 3.0])))
     assert tape.gradient(loss, [popart.scale, popart.shift]) == [5.0, 2.0]
-
-
-def test_popart_is_in_checkpoints(tmp_path):
-    popart, restored = make_popart(), make_popart()
-    popart.update_normalization_statistics([3.0, 50.0])
-    path = tf.train.Checkpoint(popart=popart).write(str(tmp_path / "checkpoint"))
-    tf.train.Checkpoint(popart=restored).read(path).assert_consumed()
-    popart.init()  # Changes nothing.
-    x = tf.constant([1.0, 2.0])
-    np.testing.assert_array_equal(values(restored, x), values(popart, x))
-    np.testing.assert_array_equal(restored.normalize_target(x), popart.normalize_target(x))
 
 
 def test_popart_must_be_initialized():

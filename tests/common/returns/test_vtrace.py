@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.returns import vtrace
-from seed_rl.common.returns.scans import backward_linear_scan
 
 
 def paper_vtrace(log_rhos, discounts, rewards, values, bootstrap, rho_bar, pg_rho_bar, lambda_):
@@ -89,17 +88,3 @@ def test_a_stray_dimension_is_refused(name):
     inputs[name] = inputs[name][..., None]
     with pytest.raises(ValueError, match=name):
         vtrace.from_importance_weights(**inputs)
-
-
-def test_an_unknown_number_of_steps_gives_the_same():
-    """Datasets may lose the static time dimension; the loop form must agree with doubling."""
-    rng = np.random.default_rng(1)
-    decays, increments = rng.normal(size=(2, 9, 3)).astype(np.float32)
-    spec = tf.TensorSpec([None, None], tf.float32)
-    looped = tf.function(backward_linear_scan, input_signature=[spec, spec])
-    np.testing.assert_allclose(
-        looped(decays, increments),
-        backward_linear_scan(tf.constant(decays), tf.constant(increments)),
-        rtol=1e-5,
-        atol=1e-5,
-    )

@@ -22,8 +22,8 @@ def test_a_signal_asks_to_stop_and_old_handlers_come_back():
     with StopSignal(on_stop=stopped.set) as stop:
         assert not stop.requested
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.wait(10)
-        assert stopped.wait(10)
+        assert stop.wait(PATIENCE_S)
+        assert stopped.wait(PATIENCE_S)
         # Another kind belongs to the same request: a supervisor passes Ctrl-C on as SIGTERM.
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before

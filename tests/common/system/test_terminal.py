@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE_S
+
 
 @pytest.mark.parametrize(
     ("program", "arguments", "imported"),
@@ -37,7 +39,7 @@ def test_ctrl_c_during_imports(program, arguments, imported, tmp_path):
         seen = next((line for line in process.stderr if line.split()[-1] == imported), None)
         assert seen is not None, "the program has ended, or imports something else"
         os.killpg(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert "Traceback" not in errors and "KeyboardInterrupt" not in output + errors
@@ -67,6 +69,6 @@ def test_help_without_a_reader(repository, command, unbuffered):
             stdout=output,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     assert result.stderr == ""

@@ -36,7 +36,7 @@ def no_more(than):
 def main():
     _, address = sys.argv
     come_and_go(address)
-    for _ in range(3):  # gRPC starts threads of its own late, but not again and again.
+    for _ in range(10):  # gRPC starts threads of its own late, but not again and again.
         before = open_things()
         come_and_go(address)
         if no_more(before):

@@ -1,7 +1,4 @@
-"""Places agents and infers on logical CPU devices (a program of test_devices.py).
-
-A separate process, because the number of devices can be set only once.
-"""
+"""Places agents and infers on logical CPU devices (a program of test_devices.py)."""
 
 import sys
 import threading
@@ -19,6 +16,7 @@ from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.parametric_distribution import categorical_distribution
 from tests.helpers.contexts import context
+from tests.helpers.logical_devices import make_cpus
 
 
 class Agent(tf.Module):
@@ -171,8 +169,7 @@ def inference_devices_draw_differently():
 
 
 def main():
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+    make_cpus(4)
     for name in sys.argv[1:]:
         globals()[name]()
     print("passed")

@@ -6,12 +6,11 @@ many_devices.py MODULE [flags of the module]
 import runpy
 import sys
 
-import tensorflow as tf
+from tests.helpers.logical_devices import make_cpus
 
 
 def main() -> None:
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+    make_cpus(4)
     module = sys.argv.pop(1)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

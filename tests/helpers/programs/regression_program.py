@@ -19,6 +19,7 @@ from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.fused_adam import FusedAdam
 from seed_rl.common.learner.training import TrainingStep, mean_result
+from tests.helpers.logical_devices import make_replicas
 
 
 class Regression(Algorithm):
@@ -61,11 +62,7 @@ def main():
         parts = slice(index, None, replicas)
         config = DeviceConfig(learner_addresses=sys.argv[-2], learner_index=index)
     else:
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
-        tf.config.set_logical_device_configuration(cpu, logical)
-        training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
-        config = DeviceConfig(inference_devices="cpu:0", training_devices=training)
+        config = make_replicas(replicas)
     strategy = make_devices(config).training_strategy
     with strategy.scope():
         algorithm = Regression()

@@ -3,8 +3,7 @@
     replicas_program.py AGENT REPLICAS [JIT]
 
 The parts of its batches differ strongly in the number of unmasked steps, in importance weights and
-in rewards. Prints weights and metrics after some steps as JSON. A separate process, because the
-number of devices can be set only once.
+in rewards. Prints weights and metrics after some steps as JSON.
 """
 
 import json
@@ -32,7 +31,6 @@ from seed_rl.agents.sac.networks import create_network as create_sac_network
 from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
-from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.inference import env_specs
@@ -49,6 +47,7 @@ from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
 from tests.helpers import on_policy_runs
 from tests.helpers.contexts import context
+from tests.helpers.logical_devices import make_replicas
 
 BATCH, STEPS, ACTIONS = 8, 4, 3
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -268,11 +267,7 @@ def statistics(algorithm):
 
 
 def main(name, replicas, jit="false"):
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
-    tf.config.set_logical_device_configuration(cpu, logical)
-    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
-    placement = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
+    placement = make_devices(make_replicas(replicas))
     strategy = placement.training_strategy
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():

@@ -10,6 +10,7 @@ import sys
 import tensorflow as tf
 
 from seed_rl.grpc import ops
+from tests.helpers.logical_devices import make_cpus
 
 
 def make(device):
@@ -27,8 +28,7 @@ def make(device):
     return tf.function(foo, input_signature=specs)
 
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+make_cpus(3)
 # Globals: server and client are left running, and the interpreter must exit anyway.
 server = ops.Server([sys.argv[1]])
 server.bind([make("cpu:1"), make("cpu:2")])

@@ -225,37 +225,6 @@ def test_correction_needs_a_normalizer():
         make(correct_observations=True)
 
 
-def test_checkpoint_round_trip(tmp_path):
-    """All variables, created inside a traced function too, are saved and restored."""
-
-    def build(seed):
-        tf.keras.utils.set_random_seed(seed)
-        agent = ContinuousControlAgent(
-            normal(),
-            InputNormalization(AverageMeanStd()),
-            num_layers_rnn=1,
-            std_independent_of_input=True,
-            correct_observations=True,
-            **SMALL,
-        )
-        step = tf.function(lambda outputs, state: run(agent, outputs, state)[0], autograph=False)
-        return agent, step
-
-    outputs = env_outputs([3])
-    saved, step = build(1)
-    step(outputs, saved.initial_state(3))
-    saved.update_observation_normalization_statistics(5 * outputs.observation)
-    before = step(outputs, saved.initial_state(3))
-    path = tf.train.Checkpoint(agent=saved).save(tmp_path / "ckpt")
-    restored, step = build(2)
-    state = restored.initial_state(3)
-    assert not np.allclose(step(outputs, state).policy_logits, before.policy_logits)
-    tf.train.Checkpoint(agent=restored).restore(path).assert_existing_objects_matched()
-    after = step(outputs, state)
-    np.testing.assert_allclose(after.policy_logits, before.policy_logits, atol=1e-6)
-    np.testing.assert_allclose(after.baseline, before.baseline, atol=1e-6)
-
-
 def test_gin_configures_every_argument():
     gin.parse_config(
         """

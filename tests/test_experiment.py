@@ -199,11 +199,16 @@ def test_continues_with_processes_from_another_thread(trained, capfd, leaves_not
 
 
 def test_a_finished_run_says_so(trained, caplog, leaves_nothing):
-    """Guards from training nothing silently, and the episodes after the last checkpoint."""
+    """Guards from training nothing silently, episodes after the checkpoint, and an old model."""
     with open(trained[1].logdir / "returns.csv", "a") as file:  # Acting continues at the end.
         file.write("820,1.0,25,25,25,0,0,\n")
     before = experiment.read_result(trained[1].logdir)
+    # Killed after the checkpoint, while the model of an earlier end was being replaced.
+    old, left = before.model / "old", before.logdir / ".saved_model.1.saving"
+    old.touch()
+    left.mkdir()
     result = experiment.run(make_job(before.logdir, 800), callbacks=())
+    assert (before.model / "saved_model.pb").exists() and not old.exists() and not left.exists()
     assert result.finished
     assert result.frames == before.frames
     assert result.checkpoint == before.checkpoint

@@ -101,6 +101,8 @@ class PQN(PolicyGradient):
         self.config = config
         training_steps = context.config.final_train_step(context.run)
         self._exploration_steps = config.exploration_fraction * training_steps
+        self._step_frames = context.config.frames_per_step(context.run)
+        self._uncounted_steps = 0.0
 
         def create_exploring(*arguments: Any) -> tf.Module:
             network: Any = context.create_agent_fn(*arguments)
@@ -118,7 +120,7 @@ class PQN(PolicyGradient):
     def epsilon_after(self, train_steps: int) -> float:
         """Epsilon of training environments after this many training steps."""
         steps, config = self._exploration_steps, self.config
-        share = min(train_steps / steps, 1.0) if steps else 1.0
+        share = min((train_steps + self._uncounted_steps) / steps, 1.0) if steps else 1.0
         return config.initial_epsilon + share * (config.final_epsilon - config.initial_epsilon)
 
     def act(
@@ -146,6 +148,9 @@ class PQN(PolicyGradient):
     def before_first_step(self, train_steps: int) -> None:
         # Weights of another run bring along its epsilon.
         super().before_first_step(train_steps)
+        if self.start_frames is not None:
+            # Those before this learner may have been steps of other sizes.
+            self._uncounted_steps = self.start_frames / self._step_frames - train_steps
         self._epsilon.assign(self.epsilon_after(train_steps))
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:

@@ -10,8 +10,10 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.networks import AgentOutput
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
@@ -78,6 +80,7 @@ class R2D2(ReplayAlgorithm):
         output, agent_state = call_network(
             network, self._to_choices(prev_actions), env_outputs, agent_state
         )
+        self._check(output)
         choices = losses.apply_epsilon_greedy(
             tf.cast(output.action, tf.int32),
             env_ids,
@@ -89,6 +92,20 @@ class R2D2(ReplayAlgorithm):
         )
         recorded = AgentOutput(choices, output.q_values)
         return Acted(self._to_actions(choices), recorded, agent_state)
+
+    def _check(self, output: Any) -> None:
+        """Refuses outputs that would act or train in an unintended way, or not at all."""
+        if missing := [name for name in AgentOutput._fields if not hasattr(output, name)]:
+            raise UserError(
+                "R2D2's network must return AgentOutput(action, q_values), but "
+                f"{type(output).__name__} has no {', '.join(missing)}."
+            )
+        q_values, n = output.q_values, self._num_actions
+        if not q_values.shape.is_compatible_with([None, n]):
+            raise UserError(
+                f"The network's q_values are {q_values.shape}, but must be [batch, {n}], one for "
+                "each action."
+            )
 
     def evaluate(
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
@@ -173,6 +190,7 @@ def create_job(
     *,
     r2d2: R2D2Config | None = None,
     replay: ReplayConfig | None = None,
+    device_config: DeviceConfig | None = None,
     algorithm: type[R2D2] = R2D2,
     **options: Any,
 ) -> TrainingJob:
@@ -184,18 +202,19 @@ def create_job(
       create_optimizer_fn: see `job.make_job`.
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
+      device_config: what runs where, and how many learners train together.
       algorithm: `R2D2` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
-        `job.make_job`.
+      **options: `env_config`, `run`, `config`, `optimizer` and `callbacks` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
+    device_config = device_config or from_flags(DeviceConfig)
 
     def create_algorithm(context: AlgorithmContext) -> R2D2:
-        validate(context.run, context.config, r2d2, replay)
+        validate(context.run, context.config, r2d2, replay, learners=device_config.learners)
         return algorithm(r2d2, replay, context)
 
     return make_job(
@@ -203,6 +222,7 @@ def create_job(
         create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        device_config=device_config,
         agent_options=(r2d2, replay),
         **options,
     )

@@ -6,7 +6,7 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig, RewardConfig
 from seed_rl.common.config.network_config import TorsoConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import option, refuse_unused
 from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -81,9 +81,21 @@ class QNetworkConfig(TorsoConfig):
 
 
 def validate(
-    run: RunConfig, learner: LearnerConfig, r2d2: R2D2Config, replay: ReplayConfig
+    run: RunConfig,
+    learner: LearnerConfig,
+    r2d2: R2D2Config,
+    replay: ReplayConfig,
+    *,
+    learners: int = 1,
 ) -> None:
     """Checks the options against each other.
+
+    Args:
+      run: options shared with the actors.
+      learner: options of the learner.
+      r2d2: options of acting and learning.
+      replay: options of the replay.
+      learners: how many train together.
 
     Raises:
       UserError: naming the options to change.
@@ -93,4 +105,6 @@ def validate(
             f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
             "no return would have its full length. Raise the former or lower the latter."
         )
-    validate_warm_up(replay, learner, learner.unroll_length * run.num_action_repeats)
+    validate_warm_up(replay, learner, learner.unroll_length * run.num_action_repeats, learners)
+    if not r2d2.trace_lambda:
+        refuse_unused(("trace_tolerance",), "--trace_lambda=0 uses n-step returns")

@@ -7,6 +7,7 @@ from typing import Any
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
 from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config import options
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
@@ -52,7 +53,9 @@ def create_agent(
 
 
 def _check() -> None:
-    validate(*map(options.from_flags, (RunConfig, LearnerConfig, R2D2Config, ReplayConfig)))
+    configs = (RunConfig, LearnerConfig, R2D2Config, ReplayConfig)
+    learners = options.from_flags(DeviceConfig).learners
+    validate(*map(options.from_flags, configs), learners=learners)
 
 
 PROGRAM = AgentProgram(

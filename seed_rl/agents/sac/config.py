@@ -6,7 +6,7 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig, RewardConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import option, refuse_unused
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -98,6 +98,17 @@ def check_quantiles(config: SACConfig, quantiles: int) -> None:
         )
 
 
+def refuse_unused_target(config: SACConfig) -> None:
+    """Refuses --target_entropy if the entropy cost is fixed.
+
+    Raises:
+      UserError: the flag was set.
+    """
+    if not config.entropy_cost_adjustment_speed:
+        why = "--entropy_cost_adjustment_speed=0 keeps the entropy cost fixed"
+        refuse_unused(("target_entropy",), why)
+
+
 def kept_length(learner: LearnerConfig, hindsight: HindsightConfig) -> int:
     """Steps of an unroll in the replay, not counting the bootstrap step."""
     return hindsight.her_window_length or learner.unroll_length
@@ -111,9 +122,21 @@ def updates_per_step(
 
 
 def validate(
-    run: RunConfig, learner: LearnerConfig, replay: ReplayConfig, hindsight: HindsightConfig
+    run: RunConfig,
+    learner: LearnerConfig,
+    replay: ReplayConfig,
+    hindsight: HindsightConfig,
+    *,
+    learners: int = 1,
 ) -> None:
     """Checks the options against each other.
+
+    Args:
+      run: options shared with the actors.
+      learner: options of the learner.
+      replay: options of the replay.
+      hindsight: options of hindsight replay.
+      learners: how many train together.
 
     Raises:
       UserError: naming the options to change.
@@ -130,7 +153,10 @@ def validate(
             "the reward of another goal between two observations is unknown. Leave out "
             "--num_action_repeats, or set --her_window_length=0."
         )
-    validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)
+    unroll_frames = kept_length(learner, hindsight) * run.num_action_repeats
+    validate_warm_up(replay, learner, unroll_frames, learners)
+    if not window:
+        refuse_unused(("her_substitution_probability",), "--her_window_length=0 replaces no goals")
     if replay.priority_exponent:
         raise UserError(
             f"--priority_exponent={replay.priority_exponent}: SAC samples uniformly. Set it to 0."

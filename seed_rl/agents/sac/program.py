@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantiles, validate
+from seed_rl.agents.sac.config import (
+    SACConfig,
+    SACNetworkConfig,
+    check_quantiles,
+    refuse_unused_target,
+    validate,
+)
 from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config import options
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ObservationConfig
@@ -52,7 +59,9 @@ def create_agent(
 
 def _check() -> None:
     configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
-    validate(*map(options.from_flags, configs))
+    learners = options.from_flags(DeviceConfig).learners
+    validate(*map(options.from_flags, configs), learners=learners)
+    refuse_unused_target(options.from_flags(SACConfig))
     quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not for a network of one's own.
     check_quantiles(options.from_flags(SACConfig), quantiles)
     if quantiles == 1:

@@ -227,6 +227,11 @@ def create_job(
         )
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
+        if not vtrace.entropy_cost_adjustment_speed:
+            why = "--entropy_cost_adjustment_speed=0 keeps the entropy cost fixed"
+            refuse_unused(("target_entropy",), why)
+        if not vtrace.popart:
+            refuse_unused(("popart_beta",), "--popart is not set")
         created = algorithm(vtrace, context)
         if replay.replay_ratio:
             created.use_replay(replay, context)

@@ -3,7 +3,7 @@
 A checkpoint is a directory `ckpt-<serial>-step-<step>` with
 
     variables.index, variables.data-*    TensorFlow's checkpoint of the trackables
-    metadata.json                        step, time of saving, version
+    metadata.json                        step, time of saving, version, the caller's notes
     config.json                          the options of the run
     MANIFEST.json                        size and SHA-256 of every file above; written last
     <name>/...                           files added by `ExtraFiles` (a replay buffer, say)
@@ -18,6 +18,7 @@ name first; a failure there loses only that directory.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -67,6 +68,9 @@ class CheckpointManager:
       config: the options of the run, written into each checkpoint.
       extra: further state to write into each checkpoint, by name.
 
+    Attributes:
+      notes: those saved with the checkpoint that was restored.
+
     Raises:
       UserError: the directory cannot be created or written.
     """
@@ -91,6 +95,7 @@ class CheckpointManager:
         self._config = dict(config or {})
         self._extra = dict(extra or {})
         self._problem: str | None = None
+        self.notes: dict[str, Any] = {}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             probe = self._directory / f".saving-{os.getpid()}-probe"
@@ -110,13 +115,14 @@ class CheckpointManager:
         """Why the last save failed, in a few words; None if it succeeded."""
         return self._problem
 
-    def save(self, step: int) -> Path | None:
+    def save(self, step: int, notes: Mapping[str, Any] | None = None) -> Path | None:
         """Saves everything, then removes checkpoints beyond `keep`.
 
         Call it between training steps.
 
         Args:
           step: environment frames so far.
+          notes: what to say of the state besides, as JSON.
 
         Returns:
           The checkpoint; None if it could not be written, which logs a warning and leaves the
@@ -124,7 +130,7 @@ class CheckpointManager:
         """
         for left in range(_RETRIES, -1, -1):
             try:
-                path = self._write(step)
+                path = self._write(step, notes or {})
             except (OSError, tf.errors.OpError) as error:
                 no_room = files.is_no_room(error)
                 self._problem = (
@@ -197,6 +203,7 @@ class CheckpointManager:
             raise UserError(self._explain(path, misfit)) from misfit
         for name, extra in self._extra.items():
             extra.restore(path / name)
+        self.notes = dict(record.get("notes", {}))  # Older checkpoints have none.
         return int(record["step"])
 
     def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
@@ -210,12 +217,12 @@ class CheckpointManager:
             f"the network or the optimizer has changed. {START_OVER}"
         )
 
-    def _write(self, step: int) -> Path:
+    def _write(self, step: int, notes: Mapping[str, Any]) -> Path:
         entries = list_checkpoints(self._directory, damaged=True)
         serial = entries[-1].serial + 1 if entries else 1
         target = self._directory / checkpoint_list.name(serial, step)
         temporary = self._directory / f".saving-{os.getpid()}-{target.name}"
-        record = {"step": int(step), "saved": time.time(), "version": __version__}
+        record = {"step": int(step), "saved": time.time(), "version": __version__, "notes": notes}
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
@@ -267,11 +274,15 @@ class CheckpointManager:
                 logging.warning("Cannot remove the old checkpoint %s: %s", entry.path, error)
 
     def _remove_leftovers(self) -> None:
-        """Removes temporary directories of learners that died while saving."""
+        """Removes temporary files and directories of learners that died while saving."""
         for path in self._directory.iterdir():
             match = _TEMPORARY.fullmatch(path.name)
             if match and not _alive_elsewhere(int(match[1])):
-                shutil.rmtree(path, ignore_errors=True)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    with contextlib.suppress(OSError):
+                        path.unlink()  # A probe.
 
 
 def load_weights(
@@ -318,7 +329,7 @@ def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
 
 
 def _variables_prefix(path: Path) -> str:
-    if path.with_name(path.name + ".index").exists():
+    if Path(f"{path}.index").exists():  # `with_name` refuses ".", which has no name.
         return str(path)
     # Users may have renamed copies of good checkpoints.
     if checkpoint_list.NAME.fullmatch(path.name) or (path / checkpoint_list.METADATA).exists():

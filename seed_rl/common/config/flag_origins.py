@@ -155,7 +155,7 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
                 continue
             return  # By default, absl ignores flags after a positional argument.
         name, equals, _ = argument.lstrip("-").partition("=")
-        name = familiar_names.ours(name, flags.FLAGS)
+        name = familiar_names.ours(name, set(flags.FLAGS))
         flag = flags.FLAGS[name] if name in flags.FLAGS else None
         if name == "undefok" or (flag is not None and not flag.boolean):
             if not equals:

@@ -102,24 +102,29 @@ class HindsightConfig(Checked):
     )
 
 
-def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int) -> None:
+def validate_warm_up(
+    replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int, learners: int = 1
+) -> None:
     """Checks that training begins before the run ends; prints a note if that takes half of it.
 
     Args:
       replay: options of the replay.
       learner: options of the learner.
       unroll_frames: environment frames of one unroll.
+      learners: how many train together, each with its own replay.
 
     Raises:
       UserError: training does not begin before that.
     """
-    warm_up, total = replay.replay_buffer_min_size * unroll_frames, learner.total_environment_frames
+    warm_up = replay.replay_buffer_min_size * unroll_frames * learners
+    total = learner.total_environment_frames
     if 2 * warm_up < total:
         return
     text = (
         f"training begins after --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls "
-        f"of {unroll_frames} frames = {warm_up:,} frames, and --total_environment_frames="
-        f"{total:,}. Lower the former or raise the latter."
+        f"of {unroll_frames} frames{f' for each of {learners} learners' if learners > 1 else ''} = "
+        f"{warm_up:,} frames, and --total_environment_frames={total:,}. Lower the former or raise "
+        "the latter."
     )
     if warm_up >= total:
         raise UserError(f"The run would end before training begins: {text}")

@@ -123,11 +123,14 @@ class Algorithm(Policy):
         step are complete until the step is done, so that new steps come from the newest weights.
         For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
         for those with a replay.
+      start_frames: environment frames of the run before this learner began; the learner sets it
+        before `before_first_step`. None outside a learner.
     """
 
     updates_per_batch: float = 1.0
     unrolls_before_training: int = 0
     block_inference_on_training: bool = False
+    start_frames: int | None = None
     _trained_on: int = 0
 
     @abc.abstractmethod

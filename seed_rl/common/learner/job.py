@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -78,6 +79,8 @@ class TrainingJob:
       environment: the `options` of the environment, which must match to resume a saved run.
       network: names of further `options` that must match.
       files: texts to write to the logdir when training starts, by file name.
+      gradient_steps: environment frames -> gradient steps that take place until then, with the
+        sizes of this job. None: unknown.
     """
 
     run: RunConfig
@@ -99,6 +102,7 @@ class TrainingJob:
     learners: int = 1
     learner_index: int = 0
     jit: str = "false"
+    gradient_steps: Callable[[int], int] | None = None
 
     def execute(self) -> None:
         """Trains; or plays or serves, if `seed_rl.play` or `seed_rl.serve` started the program.
@@ -269,9 +273,9 @@ def make_job(
         check_same(Exchange(strategy, index, learners), shared)
     with strategy.scope(), others_alive() if learners > 1 else contextlib.nullcontext():
         algorithm = create_algorithm(context)
-        unused = algorithm.unrolls_before_training * learners / config.batch_size
-        steps = (config.final_train_step(run) - unused) * algorithm.updates_per_batch
-        keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
+        gradient_steps = functools.partial(_gradient_steps, run, config, algorithm, learners)
+        final = gradient_steps(config.total_environment_frames)
+        keras_optimizer, learning_rate_fn = make_optimizer(max(1, final))
     used = flag_values(optimizer)
     if create_optimizer_fn is not None:
         used = _options_of_own(optimizer, learning_rate_fn)
@@ -294,7 +298,17 @@ def make_job(
         learners=learners,
         learner_index=index,
         jit=device_config.jit,
+        gradient_steps=gradient_steps,
     )
+
+
+def _gradient_steps(
+    run: RunConfig, config: LearnerConfig, algorithm: Algorithm, learners: int, frames: int
+) -> int:
+    """See `TrainingJob.gradient_steps`."""
+    unused = algorithm.unrolls_before_training * learners / config.batch_size
+    batches = math.ceil(frames / config.frames_per_step(run)) - unused
+    return max(0, round(batches * algorithm.updates_per_batch))
 
 
 def _built_in(config: LearnerConfig) -> Iterator[Callback]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
 _REPORT_WAITING_S = 0.5
+_GRADIENT_STEPS = "gradient_steps"
 _FAREWELL_S = 20.0  # How long actors in a long step have to learn that training is done.
 
 
@@ -123,6 +125,7 @@ class Learner:
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
             devices=where,
+            learners=job.learners,
         )
         logging.info("Devices: %s.", where)
         if idle := job.devices.unused_gpus():
@@ -222,11 +225,15 @@ class Learner:
         logging.warning("%s", message)
         self._reporter.warn("finished", message)
         with self._opened():
-            if self._config.save_model and not (self._logdir / checkpoint_list.MODEL).exists():
-                self.export()  # The earlier process may have ended just before.
+            if self._config.save_model:
+                # The earlier process may have ended just before, and left an older model.
+                self.export()
 
     def export(self, directory: str | os.PathLike[str] | None = None) -> None:
         """Exports the policy, by default to the logdir's place for it."""
+        # Of learners that died while exporting. This one holds the lock of the logdir.
+        for left in self._logdir.glob(f".{checkpoint_list.MODEL}.*"):
+            shutil.rmtree(left, ignore_errors=True)
         saved_model.save_model(
             directory or self._logdir / checkpoint_list.MODEL,
             self._algorithm.network,
@@ -340,7 +347,7 @@ class Learner:
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._prepare_to_save()
-        path = self._checkpoints.save(self.frames)
+        path = self._checkpoints.save(self.frames, self._notes(self.frames))
         if path is not None:
             logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
             self._callbacks.call("on_save", path)
@@ -360,7 +367,7 @@ class Learner:
         except UserError as error:
             logging.warning("%s", error)
             return None
-        return manager.save(self.frames)
+        return manager.save(self.frames, self._notes(self.frames))
 
     def _checkpoint_manager(self) -> checkpoints.CheckpointManager:
         """That of the run; several learners save into the first one's checkpoints."""
@@ -385,6 +392,7 @@ class Learner:
         frames = self._checkpoints.restore_latest()
         if frames is not None:
             logging.info("Resuming after %d environment frames.", frames)
+            self._place_in_schedule(frames)
         elif self._config.init_checkpoint:
             checkpoints.load_weights(
                 self._config.init_checkpoint,
@@ -394,8 +402,28 @@ class Learner:
             )
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
         train_steps = int(self._saved_steps.numpy())
+        self._algorithm.start_frames = frames or 0
         self._algorithm.before_first_step(train_steps)
         return train_steps, frames or 0
+
+    def _notes(self, frames: int) -> dict[str, int]:
+        """What a checkpoint after so many frames says of the sizes of training steps."""
+        count = self._job.gradient_steps
+        return {_GRADIENT_STEPS: count(frames)} if count else {}
+
+    def _place_in_schedule(self, frames: int) -> None:
+        """Moves to these frames in the learning rate's schedule if sizes have changed.
+
+        Schedules count gradient steps, and the saved ones were counted at other sizes.
+        """
+        saved, now = self._checkpoints.notes, self._notes(frames)
+        # Equal sizes leave the count as it is: a replay's ratio holds only approximately.
+        if not saved.keys() & now.keys() or saved == now:
+            return
+        # Adam also corrects the bias of its means by this count. After some thousand steps there is
+        # none; before, the next steps may be too large or too small for a while.
+        with self._strategy.scope():
+            self._job.optimizer.iterations.assign(now[_GRADIENT_STEPS])
 
 
 def _writable_directory(path: str) -> Path:

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
-from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.options import from_flags, refuse_unused
+
+_OF_ADAM = "adam_beta1", "adam_beta2"
+_OF_RMSPROP = "rmsprop_decay", "rmsprop_momentum"
 
 
 def create_optimizer(
@@ -20,10 +23,15 @@ def create_optimizer(
 
     Returns:
       (optimizer, function from gradient step to learning rate).
+
+    Raises:
+      UserError: flags of another optimizer were set.
     """
     import tensorflow as tf
 
     config = config or from_flags(OptimizerConfig)
+    of_other = _OF_RMSPROP if config.optimizer == ADAM else _OF_ADAM
+    refuse_unused(of_other, f"--optimizer={config.optimizer}")
     learning_rate: Any = config.learning_rate
     if config.learning_rate_decay:
         learning_rate = tf.keras.optimizers.schedules.PolynomialDecay(

@@ -199,6 +199,8 @@ class EpisodeStatistics:
       finished: whether the run has already used all its frames.
       window: largest number of episodes in the recent means.
       tasks: reported separately, if given.
+      learners: how many train together. The frames of an episode's end count those of all, which
+        are assumed to act equally fast.
     """
 
     def __init__(
@@ -210,10 +212,12 @@ class EpisodeStatistics:
         finished: bool = False,
         window: int = 100,
         tasks: Tasks | None = None,
+        learners: int = 1,
     ):
         self._num_training_envs = num_training_envs
         self._num_action_repeats = num_action_repeats
         self._start_frames = start_frames
+        self._learners = learners
         kept = None if finished else start_frames
         self._log = ReturnsLog(logdir, kept) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
@@ -264,9 +268,10 @@ class EpisodeStatistics:
             self._warn_of_left_out(episodes.env_ids[~known])
             episodes = EpisodeStats(*(array[known] for array in episodes))
         now = time.time()
+        frames_per_step = self._num_action_repeats * self._learners
         rows = [
             EpisodeRow(
-                frames=self._start_frames + int(ended_at) * self._num_action_repeats,
+                frames=self._start_frames + int(ended_at) * frames_per_step,
                 time=now,
                 episode_return=float(episode_return),
                 raw_return=float(raw_return),

@@ -149,6 +149,7 @@ class Reporter:
         record: Mapping[str, Any] | None = None,
         tasks: Tasks | None = None,
         devices: str = "",
+        learners: int = 1,
     ):
         """Creates the outputs.
 
@@ -164,6 +165,7 @@ class Reporter:
           record: all options of the run, from `run_record.describe`, for TensorBoard.
           tasks: of the environments, reported separately, if there are several.
           devices: what infers and what trains, for the progress file.
+          learners: how many train together.
         """
         self._store = store
         self._evaluates = num_eval_envs > 0
@@ -182,6 +184,7 @@ class Reporter:
             start_frames,
             finished=start_frames >= total_frames,
             tasks=tasks,
+            learners=learners,
         )
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)

@@ -31,7 +31,7 @@ def try_lock(descriptor: int, shared: bool = False) -> bool:
 
 
 def try_lock_directory(descriptor: int, directory: pathlib.Path) -> bool:
-    """As `try_lock`, for a file in a directory; where there are no locks, warns and returns True."""
+    """As `try_lock` for a file in `directory`; where locks are not supported, warns instead."""
     try:
         return try_lock(descriptor)
     except OSError as error:

@@ -33,7 +33,17 @@ VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
 MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
 
 
-def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=None, **run):
+def make_job(
+    logdir,
+    make_env,
+    frames=8192,
+    pqn=None,
+    lstm_sizes=(),
+    weights=None,
+    epochs=4,
+    unroll_length=16,
+    **run,
+):
     """A run with 32 environments of one actor; its training steps are not compiled."""
     tf.keras.utils.set_random_seed(1)
     network = ConvNetworkConfig(lstm_sizes=lstm_sizes), MLPNetworkConfig(mlp_sizes=(64,))
@@ -43,7 +53,7 @@ def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=Non
         lambda _, observations, distribution: create_network(observations, distribution, *network),
         pqn=pqn or PQNConfig(final_epsilon=0.0, eval_epsilon=0.0, exploration_fraction=0.5),
         step=StepConfig(),
-        settings=MinibatchSettings(mode, epochs_per_step=4, batches_per_step=4),
+        settings=MinibatchSettings(mode, epochs_per_step=epochs, batches_per_step=4),
         optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
         env_config={},
         device_config=DeviceConfig(jit="false"),
@@ -51,7 +61,9 @@ def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=Non
             logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
         ),
         config=LearnerConfig(
-            total_environment_frames=frames, unroll_length=16, init_checkpoint=weights
+            total_environment_frames=frames,
+            unroll_length=unroll_length,
+            init_checkpoint=weights,
         ),
     )
 
@@ -160,6 +172,41 @@ def test_other_actions_are_refused(tmp_path, space):
 
     with pytest.raises(UserError, match=r"PQN needs a Discrete action space, .*ppo"):
         make_job(tmp_path, Env)
+
+
+def logged(job, steps=0, gradient_steps=0):
+    """(Learning rate, epsilon) when a learner begins, which then saves after so many steps."""
+    learner = job.create_learner()
+    with learner._opened():
+        logs = learner.logs()
+        for _ in range(steps):
+            job.algorithm.trained_on(job.config.batch_size)
+            learner.train_steps += 1
+        job.optimizer.iterations.assign_add(gradient_steps)
+        learner.save()
+    return logs["train/learning_rate"], logs["train/epsilon"]
+
+
+def test_schedules_continue_at_their_frames_if_sizes_change(tmp_path):
+    """Guards them from a count of steps that had other sizes.
+
+    Exploration takes half of 8,192 frames.
+    """
+    start = logged(make_job(tmp_path, toy_env.ToyEnv), steps=4, gradient_steps=4 * 16 + 3)
+    assert start == pytest.approx((3e-3, 1.0))
+    # 2,048 frames of steps of 512. Equal sizes leave the count of gradient steps as it is.
+    same = make_job(tmp_path, toy_env.ToyEnv)
+    assert logged(same) == pytest.approx((3e-3 * (1 - 67 / 256), 0.5))
+    assert same.optimizer.iterations == 67
+    fewer = {"epochs": 1, "unroll_length": 8}
+    other = make_job(tmp_path, toy_env.ToyEnv, **fewer)
+    assert logged(other, steps=4, gradient_steps=16) == pytest.approx((3e-3 * 0.75, 0.5))
+    other.algorithm.after_step((), 5)
+    assert other.algorithm.logs()["train/epsilon"] == pytest.approx(0.5 - 256 / 4096)
+    # 3,072 frames, in a run that is now twice as long.
+    longer = make_job(tmp_path, toy_env.ToyEnv, frames=16_384, epochs=4, unroll_length=16)
+    assert logged(longer) == pytest.approx((3e-3 * (1 - 3 / 16), 1 - 3072 / 8192))
+    assert longer.optimizer.iterations == 6 * 16
 
 
 @pytest.mark.slow

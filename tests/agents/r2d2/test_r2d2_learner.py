@@ -8,19 +8,24 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.r2d2 import algorithm as r2d2
 from seed_rl.agents.r2d2 import learner, losses
-from seed_rl.agents.r2d2.algorithm import create_job
+from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
+from seed_rl.agents.sac import algorithm as sac
+from seed_rl.agents.vtrace.networks import MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
+from tests.helpers.contexts import context
 from tests.helpers.in_process import Run, values
 from tests.helpers.replays import stored
 from tests.helpers.waiting import wait_until
@@ -278,6 +283,48 @@ def test_divergence_is_told():
             run.train()
         with pytest.raises(UserError, match="diverged.*--learning_rate"):
             run.algorithm.check()
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            lambda n: DuelingLSTM(n + 1, VectorEncoder((8,)), 8, 8),
+            r"q_values are \(1, 4\), but must",
+        ),
+        (
+            lambda n: MLPandLSTM(categorical_distribution(n, tf.int64), (8,), (8,)),
+            r"must return AgentOutput\(action, q_values\), but AgentOutput has no q_values",
+        ),
+    ],
+)
+def test_networks_of_other_outputs_are_refused(network, message):
+    """Guards against tracebacks, and actions that an environment does not have."""
+    with pytest.raises(UserError, match=message):
+        R2D2(SHORT, ReplayConfig(), context(lambda: network(3)))
+
+
+@pytest.mark.parametrize("agent", [r2d2, sac], ids=["r2d2", "sac"])
+def test_warm_ups_of_all_learners_count(agent, monkeypatch):
+    """Each fills its own replay. Guards a run of two learners that would never train."""
+    unrolls = {"replay_buffer_min_size": 600, "priority_exponent": 0.0}
+
+    def create(*addresses):
+        config = LearnerConfig(unroll_length=5, total_environment_frames=5000)
+        monkeypatch.setattr(
+            agent, "make_job", lambda *args, **_: args[2](context(list, config=config))
+        )
+        agent.create_job(
+            *(lambda *_: None,) * 2,
+            config=config,
+            replay=ReplayConfig(**unrolls),
+            device_config=DeviceConfig(learner_addresses=",".join(addresses)),
+        )
+
+    with pytest.raises(UserError, match="5 frames for each of 2 learners = 6,000 frames, and"):
+        create("a:1", "b:1")
+    with pytest.raises(AttributeError):  # Goes on to the network, which is none.
+        create()
 
 
 class StartsAtFive(LifeStepEnv):

@@ -77,7 +77,6 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
         ("ppo", ["--step_size_transitions=101"], "4 training environments"),
         ("pqn", ["--batch_size=2", "--batch_size_transitions=64"], "set one or the other"),
         ("ppo", ["--vf_coef=0.5"], "write --baseline_cost=..., the weight of the squared error"),
-        ("ppo", ["--gamma=0.9", "--discounting=0.8"], "--gamma and --discounting are the same"),
         (
             "ppo",
             ["--clip_range=0.5", "--gin_bindings=ppo.epsilon = 0.25"],

@@ -189,8 +189,10 @@ def test_leftovers_of_a_dead_learner_are_removed_and_of_a_live_one_kept(tmp_path
     (leftover / "variables.data-00000-of-00001").write_bytes(b"half")
     live = tmp_path / f".saving-{os.getppid()}-ckpt-000001-step-000000000001"
     live.mkdir()
+    probe = tmp_path / f".saving-{dead.pid}-probe"
+    probe.touch()
     run = Run(tmp_path, 1)
-    assert not leftover.exists()
+    assert not leftover.exists() and not probe.exists()
     assert live.exists()
     assert run.manager.restore_latest() is None
 
@@ -316,6 +318,17 @@ def test_init_checkpoint_takes_weights_and_nothing_else(tmp_path):
         assert_same(weights, source.state()[: len(weights)])
         assert target.frames.numpy() == 0
         assert target.optimizer.iterations.numpy() == 0
+
+
+def test_init_checkpoint_may_be_the_current_directory(tmp_path, monkeypatch):
+    source = Run(tmp_path / "checkpoints", 1)
+    path = source.manager.save(3)
+    for directory, given in ((tmp_path, "."), (path, "."), (path, "../.."), (path, "variables")):
+        monkeypatch.chdir(directory)
+        checkpoints.load_weights(given, Agent())
+    monkeypatch.chdir("/")
+    with pytest.raises(UserError, match="No intact checkpoint at \\."):
+        checkpoints.load_weights(".", Agent())
 
 
 def test_init_checkpoint_errors_name_the_mend(tmp_path, caplog):

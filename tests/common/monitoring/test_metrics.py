@@ -123,6 +123,17 @@ def test_successes_are_counted_where_they_are_known(tmp_path):
     assert [row.success for row in rows] == [1, 0, 1, None, None]
 
 
+def test_frames_count_those_of_all_learners(tmp_path):
+    """Guards curves, and the rows after the last checkpoint, which a resumed run must drop."""
+    statistics = EpisodeStatistics(
+        1, num_action_repeats=4, logdir=tmp_path, start_frames=1000, learners=2
+    )
+    statistics.add(episodes((100, 1, 1, 0), ended_at=350))
+    statistics.close()
+    [row] = returns_log.read(tmp_path / "returns.csv")
+    assert (row.frames, row.episode_frames) == (1000 + 350 * 4 * 2, 100 * 4)
+
+
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     statistics = EpisodeStatistics(3, num_action_repeats=4, logdir=tmp_path, start_frames=1000)
     assert statistics.recent_return is None

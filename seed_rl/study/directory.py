@@ -188,7 +188,7 @@ class Study:
         for (number, _), row in self.recorded.items():
             if number >= (most := self.spec.configurations):
                 raise UserError(
-                    f"{self.path / RESULTS} has a configuration {number}, and the study only {most}."
+                    f"{self.path / RESULTS} has configuration {number}; the study has {most}."
                 )
             while len(drawn := self.trials.configurations()) <= number:
                 self.trials.ask()

@@ -7,8 +7,8 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 import sys
+import time
 from typing import Any
 
 import pytest

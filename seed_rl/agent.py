@@ -219,8 +219,8 @@ def train(
     if frames is not None and "total_environment_frames" in options:
         raise UserError("frames= and total_environment_frames= are the same option. Leave one out.")
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
-    files = {name: options[name] for name in ("flagfile",) if name in options}
-    flags = _flags({**files, **sizes, "tensorboard": False, **options})  # The last value counts.
+    first = {"flagfile": options.get("flagfile")}  # All others count more.
+    flags = _flags({**first, **sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
     try:
         parsed = run_arguments.parse(arguments)

@@ -205,10 +205,8 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
         )
     actors = int(record["num_envs"]) // int(envs)
     remote, _ = _taken("remote_actors", "0", flags)
-    if remote.isdecimal() and int(remote) >= actors:
-        raise UserError(
-            f"--remote_actors={remote}: the run has {actors} actors, and needs one here."
-        )
+    if remote.isdecimal() and int(remote) > actors:
+        raise UserError(f"--remote_actors={remote}: the run has only {actors} actors.")
     actors -= int(remote) if remote.isdecimal() else 0  # The launcher says what is wrong with it.
     return [*own.groups(), str(actors), str(envs), f"--logdir={run}", *flags]
 

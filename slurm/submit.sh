@@ -92,6 +92,7 @@ field() { "$python" -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]
 logdir="$(field logdir <<< "$answer")"
 refusal="$(field refusal <<< "$answer")"
 [[ -z "$refusal" ]] || fail "$refusal"
+[[ "$logdir" != *://* ]] || fail "--logdir=$logdir: learner and actors meet in a directory: name one"
 logdir="$(realpath -m -- "$logdir")"
 # Without their --logdir, which may be relative: jobs get its full path.
 arguments=()

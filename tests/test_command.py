@@ -87,15 +87,17 @@ def test_what_only_its_own_command_can_resume(tmp_path, entries, trained_by):
         command.module_arguments(["resume", str(tmp_path)])
 
 
-@pytest.mark.parametrize(("flags", "actors"), [([], 3), (["--remote_actors=2"], 1)])
+@pytest.mark.parametrize(
+    ("flags", "actors"), [([], 3), (["--remote_actors=2"], 1), (["--remote_actors=3"], 0)]
+)
 def test_actors_elsewhere_take_part_in_a_resumed_run(tmp_path, flags, actors):
     """Guards environments that the run did not have; a run keeps its number of them."""
     record = {"program": "seed_rl.gym.vtrace_main", "num_envs": 6, "env_batch_size": 2}
     (tmp_path / "config.json").write_text(json.dumps(record))
     _, *rest = command.module_arguments(["resume", str(tmp_path), *flags])
     assert rest == ["gym", "vtrace", str(actors), "2", f"--logdir={tmp_path}", *flags]
-    with pytest.raises(UserError, match="--remote_actors=3: the run has 3 actors"):
-        command.module_arguments(["resume", str(tmp_path), "--remote_actors=3"])
+    with pytest.raises(UserError, match="--remote_actors=4: the run has only 3 actors"):
+        command.module_arguments(["resume", str(tmp_path), "--remote_actors=4"])
 
 
 def test_help_names_each_command():

@@ -297,7 +297,7 @@ def test_an_evaluation_that_was_stopped_is_marked(tmp_path, capsys):
     """Guards means of the shortest episodes from being taken for those of all."""
     file = tmp_path / "x.json"
     episodes = [playing.Episode(10, 1.0, 1.0), playing.Episode(20, 4.0, 4.0)]
-    for wanted, early in ((2, False), (3, True)):
+    for wanted, early in ((2, False), (3, True), (None, False)):  # None: served until stopped.
         values = {"logdir": tmp_path, "sampled": False, "seed": None, "video": None, "json": file}
         arguments = argparse.Namespace(**values, hide_json=False, envs=2, episodes=wanted)
         play.report(episodes, arguments)

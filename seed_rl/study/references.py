@@ -29,7 +29,8 @@ class Reference(NamedTuple):
       deviation: the sample deviation over seeds, or as `protocol` says; None: not known.
       frames: after how many; 0: without training.
       seeds: number of runs that score and deviation are of; 0: not known, or one.
-      window: number of last frames over whose episodes a training return is averaged; 0: a tenth.
+      window: number of last frames over whose episodes a training return is averaged; 0: as many
+        as in the last interval.
       protocol: how it was measured.
       source: where it was published.
     """

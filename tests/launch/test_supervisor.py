@@ -145,7 +145,7 @@ def test_actors_elsewhere_keep_a_run_alive(tmp_path, monkeypatch, silent, code):
     report = dataclasses.replace(report, silent_envs=silent)
     (tmp_path / "report").write_text(json.dumps(dataclasses.asdict(report)))
     (starts := tmp_path / "starts").touch()
-    learner = f"cp {tmp_path}/report {tmp_path}/run/progress.json; "
+    learner = f"mv {tmp_path}/report {tmp_path}/run/progress.json; "
     learner += f"until [ $(wc -l < {starts}) -gt 4 ]; do sleep 0.1; done"
     actor = (
         f"until [ -e {tmp_path}/run/progress.json ]; do sleep 0.1; done; echo >> {starts}; false"

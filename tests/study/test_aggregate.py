@@ -209,17 +209,17 @@ def test_the_difference_from_a_published_mean(score, deviation, seeds):
     ("values", "actions", "difference"),
     # Ours are 60, 110 and 85, and 50, 90 and 55 in the last tenth of training.
     [
-        (dict(score=40.0), "best", "+45.0 (-15.2 to 105.2)"),
-        (dict(score=400.0, deviation=1.0), "best", "-315.0 (-377.0 to -253.0)"),
-        (dict(protocol="sampled actions"), "best", "+25.0 (-"),
+        (dict(score=40.0), "greedy", "+45.0 (-15.2 to 105.2)"),
+        (dict(score=400.0, deviation=1.0), "greedy", "-315.0 (-377.0 to -253.0)"),
+        (dict(protocol="sampled actions"), "greedy", "+25.0 (-"),
         (dict(protocol="sampled actions"), "sampled", "+45.0 (-"),
-        (dict(deviation=0.0), "best", None),  # Equal seeds are probably rounded.
-        (dict(deviation=None), "best", None),
-        (dict(seeds=0), "best", None),
-        (dict(frames=2000), "best", None),
-        (dict(agent="ppo"), "best", None),
+        (dict(deviation=0.0), "greedy", None),  # Equal seeds are probably rounded.
+        (dict(deviation=None), "greedy", None),
+        (dict(seeds=0), "greedy", None),
+        (dict(frames=2000), "greedy", None),
+        (dict(agent="ppo"), "greedy", None),
         # The last seed has no episode there.
-        (dict(protocol="training return", window=700), "best", "2 of 3 seeds"),
+        (dict(protocol="training return", window=700), "greedy", "2 of 3 seeds"),
     ],
 )
 def test_what_is_compared(folder, values, actions, difference):

@@ -117,7 +117,7 @@ def test_from_the_spec_to_the_plots(study):
         "4 done" in study.text() and f"Best: configuration {best['configuration']}" in study.text()
     )
     assert "--total_environment_frames=30 --seed=1" in study.text()
-    assert f"--value={best['value']}\n" in study.text()
+    assert f"--value={best['value']} " in study.text()
     # More configurations join those that are done.
     study.spec["configurations"] = 3
     assert study.run() == 0

@@ -144,6 +144,7 @@ def _given(arguments: Sequence[str]) -> dict[str | None, str]:
 
 def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
     """The names of the flags that arguments set, with their sources."""
+    known = set(flags.FLAGS)
     for argument, source in stream:
         if argument is None:
             yield None, source
@@ -155,7 +156,7 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
                 continue
             return  # By default, absl ignores flags after a positional argument.
         name, equals, _ = argument.lstrip("-").partition("=")
-        name = familiar_names.ours(name, set(flags.FLAGS))
+        name = familiar_names.ours(name, known)
         flag = flags.FLAGS[name] if name in flags.FLAGS else None
         if name == "undefok" or (flag is not None and not flag.boolean):
             if not equals:

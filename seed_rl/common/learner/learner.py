@@ -347,7 +347,8 @@ class Learner:
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._prepare_to_save()
-        path = self._checkpoints.save(self.frames, self._notes(self.frames))
+        frames = self.frames  # A replay's writer counts on.
+        path = self._checkpoints.save(frames, self._notes(frames))
         if path is not None:
             logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
             self._callbacks.call("on_save", path)
@@ -367,7 +368,8 @@ class Learner:
         except UserError as error:
             logging.warning("%s", error)
             return None
-        return manager.save(self.frames, self._notes(self.frames))
+        frames = self.frames
+        return manager.save(frames, self._notes(frames))
 
     def _checkpoint_manager(self) -> checkpoints.CheckpointManager:
         """That of the run; several learners save into the first one's checkpoints."""

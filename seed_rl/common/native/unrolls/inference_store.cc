@@ -6,6 +6,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace seed_rl {
@@ -287,21 +288,29 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
   for (const auto& callback : callbacks) callback();
 }
 
-// Callbacks whose wait is over, to call without the lock.
+// Callbacks whose wait is over, to call without the lock. Without memory, they wait for the next
+// call of the store.
 std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
   std::vector<std::function<void()>> ready;
-  while (IsServable()) {
-    Waiter waiter = std::move(dequeue_waiters_.front());
-    dequeue_waiters_.pop_front();
-    auto unrolls = std::make_shared<std::vector<UnrollPtr>>();
-    if (!closed_) {
-      for (size_t i = 0; i < waiter.count; ++i) {
-        unrolls->push_back(std::move(queue_.front()));
-        queue_.pop_front();
+  try {
+    ready.reserve(dequeue_waiters_.size() + capacity_waiters_.size() + begin_waiters_.size());
+    while (IsServable()) {
+      const Waiter& waiter = dequeue_waiters_.front();
+      auto unrolls = std::make_shared<std::vector<UnrollPtr>>();
+      unrolls->reserve(waiter.count);
+      ready.push_back([unrolls, call = waiter.ready] { call(std::move(*unrolls)); });
+      // From here on, nothing allocates.
+      if (!closed_) {
+        for (size_t i = 0; i < waiter.count; ++i) {
+          unrolls->push_back(std::move(queue_.front()));
+          queue_.pop_front();
+        }
+        num_in_training_ += waiter.count;
       }
-      num_in_training_ += waiter.count;
+      dequeue_waiters_.pop_front();
     }
-    ready.push_back([unrolls, call = std::move(waiter.ready)] { call(std::move(*unrolls)); });
+  } catch (const std::bad_alloc&) {
+    if (ready.capacity() == 0) return ready;
   }
   if (closed_ || queue_.size() <= options_.queue_capacity) {
     for (auto& waiter : capacity_waiters_) ready.push_back(std::move(waiter));

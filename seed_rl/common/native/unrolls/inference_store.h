@@ -175,8 +175,8 @@ class InferenceStore {
     int32_t num_steps = 0;    // Filled in `unroll`. Claimed.
     int64_t steps_lived = 0;  // Of this life, in all its unrolls. Claimed.
   };
-  // A row of a batch that is being recorded. It holds the memory that this takes: from lists to
-  // lists, without allocations.
+  // A row of a batch that is being recorded. It holds the memory for that as nodes of lists, which
+  // are spliced, so that recording allocates nothing.
   struct NewStep {
     Environment* env;
     int32_t row;

@@ -46,7 +46,7 @@ bool UnixAddress(const std::string& address, const std::string& path, sockaddr_u
 
 // Locks the folder of a socket's file, if the file system can. Until a server listens, its file
 // looks like a dead server's: another that starts at the same moment would replace it, and both
-// would believe to listen at the path.
+// would believe that they listen there.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path)

@@ -81,12 +81,18 @@ struct Result {
   std::vector<EpisodeStats> episodes;
 };
 
-Result Take(InferenceStore* store) {
-  Result result;
-  store->Dequeue(store->counters().queue_size,
-                 [&](std::vector<UnrollPtr> unrolls) { result.unrolls = std::move(unrolls); });
-  result.episodes = store->DrainEpisodes();
-  return result;
+// Requests `count` unrolls, one by one, behind those that `result` has.
+void Request(InferenceStore* store, size_t count, Result* result) {
+  for (size_t i = 0; i < count; ++i) {
+    store->Dequeue(1, [result](std::vector<UnrollPtr> unrolls) {
+      result->unrolls.push_back(std::move(unrolls[0]));
+    });
+  }
+}
+
+void Take(InferenceStore* store, Result* result) {
+  Request(store, store->counters().queue_size, result);
+  result->episodes = store->DrainEpisodes();
 }
 
 void CheckEqual(const Result& result, const Result& expected) {
@@ -110,18 +116,20 @@ void CheckEqual(const Result& result, const Result& expected) {
 // `failing`: the number of the allocation that fails. Returns whether there were so many.
 bool Act(int failing, Result* result) {
   InferenceStore store(Options(), {Rows(1, 0)});
-  bool failed = false;
+  result->unrolls.clear();
+  result->unrolls.reserve(kSteps);  // The callback's, which must not fail.
+  Request(&store, 3, result);
   allocations_left = failing;
   for (uint8_t value = 0; value < kSteps; ++value) {
     try {
       Step(&store, 0, kEnvs, value);
     } catch (const std::bad_alloc&) {
-      failed = true;
       for (int32_t i = 0; i < kEnvs; ++i) Step(&store, i, 1, value);
     }
   }
+  const bool failed = failing >= 0 && allocations_left < 0;
   allocations_left = -1;
-  *result = Take(&store);
+  Take(&store, result);
   return failed;
 }
 
@@ -146,7 +154,8 @@ bool Repeat(int failing, Result* result) {
     end();
   }
   allocations_left = -1;
-  *result = Take(&store);
+  result->unrolls.clear();
+  Take(&store, result);
   for (const UnrollPtr& unroll : result->unrolls) {
     CHECK(unroll->state[0][0] + 1 == unroll->steps[0][0]);  // Each row was the state of the next.
   }

@@ -35,7 +35,7 @@ from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
-from seed_rl.common.system import chatter, files, terminal
+from seed_rl.common.system import chatter, display, files, terminal
 
 # Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
@@ -93,12 +93,8 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
       UserError: there is no agent, its code is not trusted, or its environment cannot be created
         or shown.
     """
-    displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if arguments.render and not any(map(os.environ.get, displays)):
-        raise UserError(
-            "There is no display for --render: neither DISPLAY nor WAYLAND_DISPLAY is set. Use "
-            "--video=FILE.mp4, or log in with a display (ssh -X)."
-        )
+    if arguments.render:
+        display.check()
     saved = find(arguments.logdir)
     trusted = trusts_code(arguments, saved.record)
     if saved.model is not None and arguments.sampled:

@@ -250,7 +250,7 @@ def test_defaults_of_an_evaluation(tmp_path, monkeypatch, flags, envs, episodes)
     (tmp_path / "x.json").write_text("an earlier evaluation")
     started = []
     monkeypatch.setattr(play, "start_program", lambda _, __, own, ___: started.extend(own))
-    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(play.display, "check", lambda: None)
     monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path), "--trust", *flags.split()])
     monkeypatch.chdir(tmp_path)
     assert play.main(evaluates=True) == 2, "the program did nothing"

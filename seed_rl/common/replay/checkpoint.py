@@ -11,10 +11,8 @@ A saved replay is a directory with
 Records never change, so a segment that the previous checkpoint already has becomes a hard link to
 that file. A part of the unrolls can be loaded by reading only their segments.
 
-Corruption of a shared file affects every checkpoint that shares it. So each save reads an eighth of
-the files that it shares, those not checked for the longest time, and writes damaged ones again from
-memory. This costs less than a full copy at every n-th save, which would fill the disk with whole
-replays; and if all were read at once, saving a large replay would take minutes.
+Corruption of a shared file affects every checkpoint that shares it. Loading finds it; the agent is
+then trained on with an empty replay.
 
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
 <uint64> number of records, <uint32> end offset of each record, the records.
@@ -25,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import itertools
 import json
 import logging
 import os
@@ -49,9 +46,6 @@ _HEADER = struct.Struct("<8sqQ")
 _ARRAYS = ("priorities", "inserted_at")
 # Disk space to leave for logs and the rest of the checkpoint.
 _SPARE_BYTES = 64 << 20
-# A save checks one of this many shared segments, so corruption is found within as many saves.
-_SAVES_PER_CHECK = 8
-
 
 Facts = dict[str, int]
 """Size in bytes and CRC-32 of a file."""
@@ -62,7 +56,6 @@ class SavedSegments:
 
     def __init__(self) -> None:
         self._facts: dict[tuple[int, int], Facts] = {}
-        # In the order in which the files were written or last checked.
         self._intact: dict[tuple[int, int], tuple[int, int]] = {}
 
     def facts(self, segment: Segment, content: list[memoryview]) -> Facts:
@@ -79,7 +72,6 @@ class SavedSegments:
     def note(self, path: Path) -> None:
         """Remembers that this process has just written or checked the file."""
         stat = path.stat()
-        self._intact.pop(_identity(stat), None)
         self._intact[_identity(stat)] = stat.st_size, stat.st_mtime_ns
 
     def knows(self, path: Path) -> bool:
@@ -87,18 +79,10 @@ class SavedSegments:
         stat = path.stat()
         return self._intact.get(_identity(stat)) == (stat.st_size, stat.st_mtime_ns)
 
-    def due(self, paths: Iterable[Path]) -> set[Path]:
-        """The noted files to be checked now: the eighth that was noted the longest time ago.
-
-        Forgets all files but `paths`.
-        """
-        found = {}
-        for path in paths:
-            with contextlib.suppress(OSError):  # Removed meanwhile.
-                found[_identity(path.stat())] = path
-        self._intact = {key: value for key, value in self._intact.items() if key in found}
-        count = -(-len(self._intact) // _SAVES_PER_CHECK)
-        return {found[key] for key in itertools.islice(self._intact, count)}
+    def keep(self, paths: Iterable[Path]) -> None:
+        """Forgets all files but `paths`."""
+        kept = {_identity(path.stat()) for path in paths}
+        self._intact = {key: value for key, value in self._intact.items() if key in kept}
 
 
 class ReplayCheckpointError(ValueError):
@@ -119,8 +103,8 @@ def save_replay(
       replay: saved as of the call.
       directory: must exist.
       previous: an earlier saved replay to share segments with.
-      saved: passed again to the next save of this replay, which then writes only what is new, and
-        reads only an eighth of the rest.
+      saved: passed again to the next save of this replay, which then reads and writes only what is
+        new.
 
     Raises:
       OSError: it cannot be written; raised before writing if the disk is too full.
@@ -140,14 +124,13 @@ def save_replay(
         parts[f"{name}.npy"] = [stream.getbuffer()]
         inventory[f"{name}.npy"] = _facts(parts[f"{name}.npy"])
     shared = _same_files(previous, inventory)
-    due = saved.due(shared.values())
     _check_room(directory, sum(f["bytes"] for n, f in inventory.items() if n not in shared))
     for name, content in parts.items():
         source = shared.get(name)
-        check = source in due
-        if source is None or not _link(source, directory / name, inventory[name], saved, check):
+        if source is None or not _link(source, directory / name, inventory[name], saved):
             _write(directory / name, content)
             saved.note(directory / name)
+    saved.keep(directory / name for name in parts)
     manifest = {
         "format": _FORMAT,
         "fields": replay.layout.describe(),
@@ -308,11 +291,11 @@ def _read(path: Path, inventory: dict[str, Facts]) -> bytes:
     return content
 
 
-def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments, check: bool) -> bool:
-    """Hard-links a file if it has not changed since it was written; `check` reads it to verify."""
+def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments) -> bool:
+    """Hard-links a file if it has not changed since it was written; reads it if that is unknown."""
     try:
-        if check or not saved.knows(source):
-            if _facts([memoryview(_from_disk(source))]) != facts:
+        if not saved.knows(source):
+            if _facts([memoryview(source.read_bytes())]) != facts:
                 logging.warning("%s is damaged; writing its unrolls again from memory.", source)
                 return False
             saved.note(source)
@@ -320,15 +303,6 @@ def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments, check:
     except OSError:  # Unreadable, removed meanwhile, or a file system without hard links.
         return False
     return True
-
-
-def _from_disk(path: Path) -> bytes:
-    """The content of a file, read from the disk rather than the system's memory where possible."""
-    with open(path, "rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        content = file.readall()
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return content
 
 
 def _identity(stat: os.stat_result) -> tuple[int, int]:

@@ -205,37 +205,9 @@ def test_a_save_reads_and_writes_only_what_is_new(
     monkeypatch.setattr(checkpoint, "_facts", count)
     insert(replay, 2, seed=1)
     files.save(folders[1])
-    assert sum(checked) < replay.storage.stats().total_bytes / 4
+    assert sum(checked) < replay.storage.stats().total_bytes / 8
     resumed = loaded(folders[1])
     assert content(resumed) == content(replay)
-
-
-def test_a_rotten_segment_does_not_damage_all_checkpoints(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Guards hard links: corruption, which changes neither size nor time, is found and repaired."""
-    replay = new_replay()
-    insert(replay, 40)
-    files = ReplayFiles(replay)
-    folders = checkpoint_folders(tmp_path, 10)
-    for i, folder in enumerate(folders):
-        os.utime(folder.parent, (i, i))
-        files.save(folder)
-        os.utime(folder / "replay.json", (i, i))  # The order of saving, also on coarse clocks.
-        if i == 0:
-            victim = sorted(folder.glob("segment-*.bin"))[3]
-            stat = victim.stat()
-            damage_flip(victim)
-            os.utime(victim, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert caplog.text.count("is damaged; writing its unrolls again from memory") == 1
-    with pytest.raises(ReplayCheckpointError, match="damaged"):
-        load_replay(new_replay(), folders[1])
-    for folder in folders[8:]:
-        resumed = loaded(folder)
-        assert content(resumed) == content(replay)
-    # The newest still share what is sound.
-    inodes = [{path.stat().st_ino for path in f.glob("segment-*.bin")} for f in folders[8:]]
-    assert inodes[0] == inodes[1]
 
 
 def damage_flip(path: Path) -> None:

@@ -322,7 +322,7 @@ def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
 
 
 def _has_overview(page: Path | None) -> bool:
-    return page is not None and page.is_file() and "<!-- overview -->" in page.read_text("utf-8")
+    return page is not None and page.is_file() and b"<!-- overview -->" in page.read_bytes()
 
 
 def update_page(page: Path, sections: Mapping[str, str]) -> None:
@@ -350,5 +350,6 @@ def update_page(page: Path, sections: Mapping[str, str]) -> None:
         files.write_atomically(page, text)
         if "overview" not in sections and "<!-- overview -->" in text:
             print(f"note: the overview in {page} needs all of its studies; it is as it was.")
-    except OSError as error:
-        raise UserError(f"Cannot update {page}: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"Cannot update {page}: {reason}.") from error

@@ -283,6 +283,9 @@ def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
     assert program.main(["aggregate", str(folder), f"--page={page}"]) == 2
     assert "Add two lines: <!-- two_tasks -->" in capsys.readouterr().err
     assert page.read_text() == "# Mine\n"
+    page.write_bytes("# Größe\n".encode("latin-1"))
+    assert program.main(["aggregate", str(folder), f"--page={page}"]) == 2
+    assert "Cannot update" in capsys.readouterr().err
     (folder / CURVES).unlink()
     assert program.main(["aggregate", str(folder)]) == 2
     assert "--results_only" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from seed_rl.common.errors import LostLearnerError
-from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.common.run_files import checkpoint_list, progress, returns_log
 from seed_rl.launch.ports import free_port
 from tests.helpers.cables import cable
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start
@@ -75,6 +75,8 @@ def test_two_learners_crash_stop_resume_and_end_together(place):
     assert run.wait() == 0, run.text()
     assert "training has ended" in run.text()
     assert end <= frames_saved(place) < end + 8 * 20
+    # Episodes end at frames of all learners, not of one: halfway, then.
+    assert returns_log.read(place.logdir / returns_log.FILE_NAME)[-1].frames > end - 300
     for index, log in enumerate(("learner.log", "learner-1.log")):
         assert "Traceback" not in (place.logdir / "logs" / log).read_text(), index
 

@@ -88,8 +88,7 @@ class ReturnsLog:
         if not self._held:
             return
         with self._warn_of_errors():
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(_format(self._held))
+            _append(self._path, _format(self._held).encode())
             self._held = []
             self._warned = False
         del self._held[:-_MOST_ROWS_HELD]
@@ -102,6 +101,18 @@ class ReturnsLog:
             if not self._warned:
                 logging.warning("Cannot update %s: %s. Training continues.", self._path, error)
             self._warned = True
+
+
+def _append(path: Path, text: bytes) -> None:
+    """Appends all of `text`, or nothing: a full disk takes a part, which a retry would repeat."""
+    with open(path, "ab", buffering=0) as file:
+        end = file.tell()
+        try:
+            while text:
+                text = text[file.write(text) :]
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def _format(rows: Iterable[EpisodeRow]) -> str:

@@ -1,6 +1,7 @@
 """The file of finished episodes, continued on a machine that fails."""
 
 import errno
+import resource
 
 from seed_rl.common.run_files import returns_log
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
@@ -47,3 +48,19 @@ def test_a_file_that_cannot_be_read_for_now_stays(tmp_path, monkeypatch, caplog)
     log.flush()
     monkeypatch.undo()
     assert returns_log.read(path) == rows(10, 20, 30, 40)
+
+
+def test_rows_that_a_full_disk_took_in_part_are_written_once(tmp_path):
+    """Guards the order of frames, which plots and studies rely on, and the rows beside the cut."""
+    path = written(tmp_path)
+    log = ReturnsLog(tmp_path, start_frames=30)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, hard))
+    try:
+        log.add(rows(40, 50, 60))
+        log.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert returns_log.read(path) == rows(10, 20, 30)
+    log.flush()
+    assert returns_log.read(path) == rows(10, 20, 30, 40, 50, 60)

@@ -19,7 +19,6 @@
 # Options of the command line and SBATCH_* variables win over these:
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=1
-#SBATCH --mem=2G
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=TERM@30
@@ -113,6 +112,11 @@ cancel_actors() {
 learner() {
   local code frames tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
+    if ! PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
+      "$PYTHON" -m seed_rl.launch.proxy "$SEED_RL_SECRETS"; then
+      cancel_actors # No proxy can run on this node, so none of them would reach the learner.
+      exit 2
+    fi
     proxy "$@"
   elif [[ -z "${NODES:-}" ]]; then # Several need the user's own --insecure.
     set -- "$@" --insecure # Only the cluster's machines reach its port, and the token is asked for.

@@ -24,8 +24,9 @@
 #   --NAME=VALUE          option of sbatch for all jobs, such as --time, --partition or --account
 #
 # The SBATCH_* variables of sbatch count too, such as SBATCH_ACCOUNT. Unless told otherwise, a learner
-# gets --cpus-per-task=4 --mem=8G, an actor --cpus-per-task=1 --mem=2G, and each --signal=TERM@30: so
-# many seconds (to a minute more) before its time limit it saves and goes back into the queue.
+# gets --cpus-per-task=4 --mem=8G (or --mem-per-cpu, --mem-per-gpu), an actor --cpus-per-task=1
+# --mem=2G, and each --signal=TERM@30: so many seconds (to a minute more) before its time limit it
+# saves and goes back into the queue.
 # The same command resumes a run. PYTHON is the Python of the jobs (default: the checkout's .venv).
 #
 # Exit codes: 0: submitted; 1: Slurm refused; 2: something to fix, which the message says.
@@ -185,12 +186,25 @@ send() {  # COMMAND ...
 }
 exec 3>&1
 
+# In a shell that belongs to a job, they describe it, and steps of our jobs would be started likewise.
+if [[ -n "${SLURM_JOB_ID:-}" ]]; then
+  for variable in $(compgen -e SLURM_); do
+    [[ "$variable" == SLURM_@(CONF|CLUSTERS|JWT) ]] || unset "$variable"
+  done
+fi
+# Slurm refuses two ways to set memory.
+sets_memory() {  # OPTION ...
+  [[ -n "${SBATCH_MEM_PER_NODE:-}${SBATCH_MEM_PER_CPU:-}${SBATCH_MEM_PER_GPU:-}" || " $*" == *" --mem"* ]]
+}
+sets_memory ${learner_options[@]+"${learner_options[@]}"} || learner_options+=(--mem=8G)
+sets_memory ${actor_options[@]+"${actor_options[@]}"} || actor_options+=(--mem=2G)
+
 settings=("RUN=$name" "SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
   "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
 ((learners == 1)) || settings+=("NODES=$learners")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
-  --cpus-per-task=4 --mem=8G ${several[@]+"${several[@]}"} \
+  --cpus-per-task=4 ${several[@]+"${several[@]}"} \
   ${learner_options[@]+"${learner_options[@]}"} \
   "$root/slurm/job.sh" "${settings[@]}" SEED_RL_ROLE=learner -- "${arguments[@]}")"
 if [[ -n "$dry_run" ]]; then learner=LEARNER_JOB; else echo "$learner" > "$folder/learner_job"; fi

@@ -22,6 +22,7 @@ from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
 from seed_rl.common.system.file_lock import LearnerLock
+from seed_rl.launch import proxy
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET
 
 USAGE = """\
@@ -102,6 +103,8 @@ def become(
     secrets = environment.get("SEED_RL_SECRETS")
     address = roles.address_from(environment, options.learners)
     proxied = environment.get("SEED_RL_PROXY")
+    if role.kind == roles.PROXY and secrets:
+        proxy.check(pathlib.Path(secrets))  # Before its address draws actors to this machine.
     # With a proxy, the address in the file is the proxy's.
     met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
     if shared_file and options.learners > 1:
@@ -121,8 +124,8 @@ def become(
         tensorboard_host=environment.get("SEED_RL_TENSORBOARD_HOST") or "localhost",
     )
     if role.kind == roles.PROXY:
-        proxy = described.proxy(pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_proxy_")))
-        return proxy.command(), proxy.environment()
+        settings = described.proxy(pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_proxy_")))
+        return settings.command(), settings.environment()
     return _command(described, role), {}
 
 

@@ -1,4 +1,7 @@
-"""HAProxy in front of a learner: `haproxy.cfg` with the settings of a run."""
+"""HAProxy in front of a learner: `haproxy.cfg` with the settings of a run.
+
+`python -m seed_rl.launch.proxy SECRETS` only checks that one could run on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import sys
 
 from seed_rl.common.errors import UserError
 
@@ -77,3 +81,17 @@ def check(secrets: pathlib.Path) -> str:
             "actors see it."
         )
     return path
+
+
+def main() -> int:
+    """See above."""
+    try:
+        check(pathlib.Path(sys.argv[1]))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

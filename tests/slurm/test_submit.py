@@ -53,6 +53,18 @@ def test_dry_run(submit, repository, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_memory_is_set_once(submit):
+    """Slurm refuses jobs with --mem and --mem-per-cpu, which some sites prescribe."""
+
+    def memory(*options, **environment):
+        done = submit("--dry_run", *options, *TASK, **environment)
+        return [line.strip(" \\") for line in done.stdout.splitlines() if "--mem" in line]
+
+    assert memory("--learner-mem-per-cpu=4G") == ["--mem-per-cpu=4G", "--mem=2G"]
+    assert memory("--mem-per-cpu=4G") == ["--mem-per-cpu=4G"] * 2
+    assert memory(SBATCH_MEM_PER_CPU="4G") == []
+
+
 def test_several_learners_are_one_job_with_a_node_for_each(submit):
     done = submit("--dry_run", "--learner-gres=gpu:1", *TASK, "--learners=4", "--insecure")
     assert done.returncode == 0, done.stderr
@@ -180,6 +192,15 @@ def test_a_logdir_that_a_learner_without_a_job_holds(submit, tmp_path, with_slur
     assert submit(*TASK, PATH=with_slurm).returncode == 0
 
 
+def test_a_shell_that_belongs_to_a_job(submit, with_slurm, tmp_path):
+    """Guards our jobs from its variables: with its SLURM_MEM_PER_CPU, no srun of theirs starts."""
+    (pathlib.Path(with_slurm) / "sbatch").write_text(f"#!/bin/sh\nenv > {tmp_path}/env\necho 7\n")
+    outer = {"SLURM_JOB_ID": "6", "SLURM_MEM_PER_CPU": "100", "SLURM_CONF": "/x"}
+    assert submit(*TASK, PATH=with_slurm, **outer).returncode == 0
+    seen = (tmp_path / "env").read_text().splitlines()
+    assert [line for line in seen if line.startswith("SLURM_")] == ["SLURM_CONF=/x"]
+
+
 @pytest.fixture
 def learner_job(repository, tmp_path):
     """Runs a learner's job with a program as its Python, and an srun of one's own."""
@@ -216,3 +237,21 @@ def test_only_a_learner_that_did_not_run_is_tried_again(learner_job):
     done = learner_job(":", "echo no controller; exit 1", 1)
     assert done.stdout.count("no controller") == 10
     assert done.stderr.count("trying again") == 9
+
+
+def test_a_node_without_haproxy(learner_job, tmp_path):
+    """Guards a GPU that waits for actors that have nothing to connect to."""
+    (tmp_path / "proxy.pem").touch()
+    python = f'PATH=/nowhere exec {sys.executable} -c "{WITHOUT_HAPROXY}" "$@"'
+    done = learner_job(python, "echo the learner runs", 2)
+    assert done.stdout == ""
+    assert done.stderr.startswith(
+        "error: HAProxy, which authenticates actors on other machines, is"
+    )
+
+
+WITHOUT_HAPROXY = """
+import runpy, shutil, sys
+shutil.which = lambda *args, **kwargs: None
+runpy.run_module(sys.argv.pop(2), run_name='__main__')
+"""

@@ -107,6 +107,7 @@ TRUNCATED = {"done": True, "abandoned": True}
             rows({}, {"episode_step": 1, "done": True}, {"episode_step": 2}),
             "",
         ),  # A life of several.
+        (rows({}, {"episode_step": 1, "done": True}, TRUNCATED), ""),  # A life at the time limit.
         (rows({}, {"episode_step": 2}), "episode_step of step 1 of an episode is 2, not 1"),
         (rows({}, {"episode_step": 1, "success": 1.0}, TRUNCATED), "read from its second call"),
         (rows({}, {"episode_step": 1, "reward": np.nan}), "must be finite"),

@@ -375,6 +375,18 @@ def test_an_environment_without_pictures(tmp_path):
     assert video.Film(Blind(), None).reset()[0].shape == (2,)
 
 
+@pytest.mark.parametrize("fps", [15, 30, 50, 60, 67, 125])
+def test_gifs_show_fast_games_at_their_speed(fps, tmp_path):
+    """GIF counts hundredths of a second, and browsers show delays of 0 or 1 as 10."""
+    writer = video.VideoWriter(tmp_path / "x.gif")
+    for i in range(2 * fps):
+        writer.add(np.full((8, 8, 3), i, np.uint8), fps)
+    writer.close()
+    with Image.open(tmp_path / "x.gif") as images:
+        delays = [image.info["duration"] for image in ImageSequence.Iterator(images)]
+    assert min(delays) >= 20 and sum(delays) == pytest.approx(2000, rel=0.11)
+
+
 def test_videos_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="must end with .mp4 or .gif"):
         video.VideoWriter(tmp_path / "x.avi")

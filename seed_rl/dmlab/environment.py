@@ -53,6 +53,7 @@ _HEIGHT, _WIDTH = 72, 96
 _MAX_SEED = 2**31 - 1
 # Tests combine seeds with this number, training with the engine's default, 0, so that procedural
 # levels of tests never occur in training. The value is that of the paper's published evaluation.
+_FPS = 60
 _TEST_MIXER_SEED = 0x600D5EED
 _HOLD_OUT = "allowHoldOutLevels"
 
@@ -214,7 +215,7 @@ class DmLab(gymnasium.Env[Any, Any]):
     could not be learned from a frame that does not exist.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
 
     def __init__(
         self,
@@ -256,6 +257,7 @@ class DmLab(gymnasium.Env[Any, Any]):
             games.check_training(self._game)
         self._settings = {name: _text(value) for name, value in settings.items()}
         self._num_action_repeats = num_action_repeats
+        self.metadata = {**self.metadata, "render_fps": _FPS / num_action_repeats}
         self._seed = seed
         self._action_set = action_set
         self._level_cache_dir = level_cache_dir

@@ -14,23 +14,25 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from seed_rl.common import nest
 from seed_rl.common.errors import UserError
 
+_NUM_SEEDS = 2**31
+
 
 class EnvPool(VectorEnv[Any, Any, Any]):
     """A pool with the parts of Gymnasium's vector interface that EnvPool writes differently.
 
     The step after an episode's last one resets; a reset with ids only resets those environments.
-    Seeds are set when a pool is created.
+    Seeds are set when a pool is created: without one, EnvPool's default makes all pools alike.
     """
 
     def __init__(self, create: Callable[..., Any], num_envs: int):
         """Creates a pool.
 
         Args:
-          create: `create(seed=...)`, or `create()`, returns a pool of `num_envs` environments.
+          create: `create(seed=...)` returns a pool of `num_envs` environments.
           num_envs: their number.
         """
         self._create = create
-        self._pool = create()
+        self._pool = create(seed=int(np.random.default_rng().integers(_NUM_SEEDS)))
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "reset_mask": True}
         self.single_observation_space = self._pool.observation_space

@@ -118,6 +118,7 @@ def test_a_batch_goes_on_over_the_ends_of_episodes(engine: Any) -> None:
 def test_the_engine_gets_arrays_as_it_wants_them(standin: Any) -> None:
     """Contiguous arrays of intc, one column per action of the level; the last it has not named."""
     lab = DmLab("laps", 4, None, False, SHORT)
+    assert lab.metadata["render_fps"] == 15
     lab.reset()
     for action in range(9):
         lab.step(action)

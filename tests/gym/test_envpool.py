@@ -55,6 +55,12 @@ def test_truncated_episodes_report_their_last_observation() -> None:
     assert [int(report.episode_step[1]) for report in reports[1:]] == [2, 3, 4, 0, 1, 2, 3, 4, 0]
 
 
+def test_pools_without_a_seed_differ() -> None:
+    """Guards actors, and games of an evaluation, from all being copies of one."""
+    starts = [make(1).reset(seed=None)[0] for _ in range(4)]
+    assert len(np.unique(starts, axis=0)) == 4
+
+
 def test_unknown_names() -> None:
     with pytest.raises(UserError, match="EnvPool has no environment CartPool-v1"):
         make(1, task_id="CartPool-v1")

@@ -111,6 +111,9 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Wraps `env`; `num_frames` per action, at least 1."""
         super().__init__(as_gymnasium(env))
         self._num_frames = num_frames
+        metadata = self.env.metadata or {}
+        if fps := metadata.get("render_fps"):  # Of what is seen: the last frame of each action.
+            self.metadata = {**metadata, "render_fps": fps / num_frames}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         total, score, scored = 0.0, 0.0, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from seed_rl.common.system.extras import missing_extra
 
 _FORMATS = (".mp4", ".gif")
 _DEFAULT_FPS = 30.0
+_GIF_FPS = 25  # At most: GIFs count hundredths of a second, and browsers slow down below two.
 _GIF_PIXELS = 320  # Pixels of the longer side: GIFs of textures are large.
 
 
@@ -21,7 +23,8 @@ class VideoWriter:
     """Writes a video file frame by frame, under another name until it is complete.
 
     Args:
-      path: ends with .mp4 (H.264), or with .gif, which is scaled down; its directory is created.
+      path: ends with .mp4 (H.264), or with .gif, which is scaled down and has at most 25 frames a
+        second; its directory is created.
 
     Raises:
       UserError: a different extension, imageio is missing, or the file cannot be written.
@@ -45,20 +48,27 @@ class VideoWriter:
             raise UserError(f"Cannot write --video={path}: {error.strerror}.") from error
         self._imageio = imageio
         self._path, self._partial = path, partial
+        self._is_gif = path.suffix.lower() == ".gif"
+        self._frames, self._stride = 0, 1  # Given, and how many of them to each in the file.
         self._writer: Any = None
 
     def add(self, frame: np.ndarray, fps: float) -> None:
         """Adds a frame <uint8>[height, width, 3]; the first call's `fps` is the video's."""
         if self._writer is None:
-            if self._path.suffix.lower() == ".gif":
-                options: dict[str, Any] = {"duration": 1000.0 / fps, "loop": 0}
+            if self._is_gif:
+                self._stride = math.ceil(fps / _GIF_FPS)
+                options: dict[str, Any] = {
+                    "duration": 10 * round(100 * self._stride / fps),
+                    "loop": 0,
+                }
             else:
                 # H.264 requires even sizes; imageio's default of 16 would blur small screens.
                 options = {"fps": fps, "macro_block_size": 2}
             self._writer = self._imageio.get_writer(self._partial, **options)
-        if self._path.suffix.lower() == ".gif":
-            frame = _scaled_down(frame, -(-max(frame.shape) // _GIF_PIXELS))
-        self._writer.append_data(frame)
+        if self._frames % self._stride == 0:
+            shrink = -(-max(frame.shape) // _GIF_PIXELS) if self._is_gif else 1
+            self._writer.append_data(_scaled_down(frame, shrink))
+        self._frames += 1
 
     def close(self) -> None:
         """Completes the file, if there are frames."""

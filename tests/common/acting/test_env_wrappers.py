@@ -259,6 +259,7 @@ def test_spaces_of_old_gym() -> None:
 class Counting(gymnasium.Env[Any, Any]):
     """Frame n pays n; the score is ten times that where it is given, at even frames."""
 
+    metadata = {"render_fps": 60}
     observation_space, action_space = spaces.Box(0.0, 100.0, (1,)), spaces.Discrete(2)
 
     def __init__(self, ends: dict[int, str] | None = None):
@@ -280,6 +281,7 @@ class Counting(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize("end", ["terminated", "truncated", "life"])
 def test_actions_are_repeated_until_an_end(end: str) -> None:
     env = env_wrappers.RepeatActions(Counting({6: end}), 4)
+    assert env.metadata["render_fps"] == 15  # So films are not four times too fast.
     observation, reward, *over, info = env.step(1)
     assert (observation[0], reward, over) == (4, 10.0, [False, False])
     assert info == {"score_reward": 1 + 20 + 3 + 40}

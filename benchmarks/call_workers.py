@@ -1,4 +1,4 @@
-"""Processes of the benchmarks of calls and of TLS: servers, and Python clients that generate load.
+"""Processes of the benchmark of calls: servers, and Python clients that generate load.
 
 Run as `python -m benchmarks.call_workers ROLE [ADDRESS ...]`.
 """
@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,6 @@ PAYLOADS: dict[str, tuple[str, tuple[int, ...]]] = {
     "frame": ("uint8", (84, 84, 4)),
 }
 """Element type and shape of a call's argument, by function. The result is an int32."""
-
-FRAMES = {"84x84x4": (84, 84, 4), "84x84": (84, 84)}
-"""Shapes of the calls to a server of the role "frames": a function for each, in this order."""
 
 _ANSWER = 8
 _CALLS_PER_CLOCK_READ = 20
@@ -51,35 +48,18 @@ def batched_function(payload: str) -> Any:
     return tf.function(work, input_signature=[tf.TensorSpec([None, *shape], dtype)])
 
 
-def serve_op(*addresses: str) -> None:
-    """Runs the op's server, with one function per payload at all addresses."""
+def serve_op(addresses: Sequence[str], *tls: str) -> None:
+    """Runs the op's server at all addresses; `tls`: certificate and key, to encrypt TCP."""
     from seed_rl.grpc import ops
+    from seed_rl.grpc.channel_options import ServerOptions
 
-    server = ops.Server(list(addresses))
+    certificate, key = tls or (None, None)
+    options = ServerOptions(tls_certificate=certificate, tls_key=key)
+    server = ops.Server(list(addresses), options)
     for payload in PAYLOADS:
         server.bind(batched_function(payload))
     server.start()
     processes.serve_commands(server.stats, server.ports)
-
-
-def serve_frames(*files: str) -> None:
-    """Runs the op's server at a TCP port, encrypted if its certificate and key are given."""
-    import tensorflow as tf
-
-    from seed_rl.grpc import ops
-    from seed_rl.grpc.channel_options import ServerOptions
-
-    certificate, key = files or (None, None)
-    server = ops.Server(["localhost:0"], ServerOptions(tls_certificate=certificate, tls_key=key))
-    for name, shape in FRAMES.items():
-
-        def first(x: tf.Tensor) -> tf.Tensor:
-            return tf.cast(tf.reshape(x, [tf.shape(x)[0], -1])[:, 0], tf.int32)
-
-        first.__name__ = f"frame_{name}"
-        server.bind(tf.function(first, input_signature=[tf.TensorSpec([None, *shape], tf.uint8)]))
-    server.start()
-    processes.serve_commands(server.stats, server.ports[0])
 
 
 def serve_grpcio(*addresses: str) -> None:
@@ -192,10 +172,9 @@ def _run_for(seconds: float, call: Callable[[], int]) -> list[float]:
 
 def main(role: str, *addresses: str) -> None:
     """Runs one role until stdin is closed."""
-    if role == "op":
-        serve_op(*addresses)
-    elif role == "frames":
-        serve_frames(*addresses)
+    if role in ("op", "TLS"):
+        count = 2 * len(PAYLOADS)
+        serve_op(addresses[:count], *addresses[count:])
     elif role == "grpcio":
         serve_grpcio(*addresses)
     elif role == "numpy":

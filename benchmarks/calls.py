@@ -13,7 +13,12 @@ batches and runs the same tf.function.
 eagerly; all clients are threads of one process) and the NumPy client (one process per client) with
 the op's server, and the NumPy client with the grpcio server.
 
-`op_over_raw` and `op_over_grpcio` in the JSON are ratios of calls/s, medians over the rounds.
+*Encryption*: the op's server under that load over TCP, with and without TLS. Server and clients
+fill the machine with encryption; `benchmarks.load` with and without `--tls` shows what TLS costs a
+learner.
+
+`op_over_raw`, `op_over_grpcio` and `tls_over_plain` in the JSON are ratios of calls/s, medians over
+the rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import call_workers, load_actors, processes, report
+from benchmarks import call_workers, load_actors, processes, report, secured
 from seed_rl.grpc import wire
 
 _MAX_CLIENTS = 8
@@ -51,6 +56,7 @@ class Cell:
 
 
 HEADLINE = Cell("unix", "frame", 8)
+_ENCRYPTED = Cell("tcp", "frame", 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +91,9 @@ def start_raw(folder: str, threads: int) -> processes.Program:
     return processes.Program([*command, *addresses(folder, f"raw{threads}")])
 
 
-def start_worker(folder: str, role: str) -> processes.Program:
-    """Starts a Python server; `role` is "op" or "grpcio"."""
-    return processes.Worker("benchmarks.call_workers", role, *addresses(folder, role))
+def start_worker(folder: str, role: str, *tls: str) -> processes.Program:
+    """Starts a Python server; `role` is "op", "grpcio", or "TLS" with certificate and key."""
+    return processes.Worker("benchmarks.call_workers", role, *addresses(folder, role), *tls)
 
 
 def addresses(folder: str, name: str) -> list[str]:
@@ -107,11 +113,14 @@ def wait_for_server(program: processes.Program, folder: str, name: str) -> Serve
     return Server(program, listening)
 
 
-def cc_load(function: int, folder: str, cell: Cell, seconds: float) -> Any:
+def cc_load(
+    function: int, folder: str, cell: Cell, seconds: float, tls_ca: str | None = None
+) -> Any:
     """Load from the C++ program, calling function number `function`."""
     call = pathlib.Path(folder, f"call_{cell.payload}_{function}")
     load_actors.write_call(call, function, call_workers.example(cell.payload))
-    return functools.partial(send_calls, call=call, clients=cell.clients, seconds=seconds)
+    load = {"clients": cell.clients, "seconds": seconds, "tls_ca": tls_ca}
+    return functools.partial(send_calls, call=call, **load)
 
 
 def send_calls(
@@ -166,14 +175,15 @@ Results = dict[tuple[Cell, str], list[Measurement]]
 
 
 def measure_servers(
-    servers: dict[str, Server], cells: list[Cell], folder: str, options: Any
+    servers: dict[str, Server], cells: list[Cell], folder: str, options: Any, tls_ca: str = ""
 ) -> Results:
     """Measures all servers in all cases under load from the C++ program."""
     payloads = list(call_workers.PAYLOADS)
     contestants = {}
     for cell, (name, server) in itertools.product(cells, servers.items()):
-        function = payloads.index(cell.payload) if name == "op" else 0
-        load = cc_load(function, folder, cell, options.seconds)
+        function = payloads.index(cell.payload) if name in ("op", "TLS") else 0
+        trusted = tls_ca if name == "TLS" else None
+        load = cc_load(function, folder, cell, options.seconds, trusted)
         contestants[cell, name] = functools.partial(server.measure, load, cell)
     return report.interleave(contestants, options.rounds)
 
@@ -267,8 +277,15 @@ def main() -> None:
         programs = {
             name: stack.enter_context(start_worker(folder, name)) for name in ("op", "grpcio")
         }
+        tls = secured.make_secrets(pathlib.Path(folder, "secrets"))
+        programs["TLS"] = stack.enter_context(start_worker(folder, "TLS", *tls.learner.values()))
         programs |= {f"raw{n}": stack.enter_context(start_raw(folder, n)) for n in (1, 2)}
         servers = {name: wait_for_server(p, folder, name) for name, p in programs.items()}
+        ends = {name: servers[name] for name in ("op", "TLS")}
+        tcp = [_ENCRYPTED, *(c for c in cells if c.transport == "tcp" and c != _ENCRYPTED)]
+        encrypted = measure_servers(ends, tcp, folder, options, tls.actor["tls_ca"])
+        print_results("Encryption", encrypted, tcp, {"TLS/op": ("TLS", ["op"])})
+        del servers["TLS"]
         served = measure_servers(servers, cells, folder, options)
         raw = [name for name in servers if name.startswith("raw")]
         ratios = {"op/raw": ("op", raw), "op/grpcio": ("op", ["grpcio"])}
@@ -278,6 +295,7 @@ def main() -> None:
     path_ratios = {f"{name}/grpcio": (name, ["NumPy, grpcio"]) for name in names}
     print_results("Whole paths with Python clients", paths, cells, path_ratios)
     summary = {
+        "tls_over_plain": ratio(encrypted, _ENCRYPTED, "TLS", ["op"]),
         "op_over_raw": ratio(served, HEADLINE, "op", raw),
         "op_over_grpcio": ratio(served, HEADLINE, "op", ["grpcio"]),
         "tf_loop_over_grpcio": ratio(paths, HEADLINE, "TF loop", ["NumPy, grpcio"]),
@@ -285,7 +303,7 @@ def main() -> None:
         "numpy_over_grpcio": ratio(paths, HEADLINE, "NumPy", ["NumPy, grpcio"]),
     }
     print(f"{HEADLINE}: " + ", ".join(f"{k} {v:.2f}" for k, v in summary.items()))
-    results = {"servers": to_json(served), "paths": to_json(paths)}
+    results = {"servers": to_json(served), "paths": to_json(paths), "tls": to_json(encrypted)}
     report.write_json(options.json, {**summary, "headline": str(HEADLINE), **results})
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
         (
             "calls",
             ["--quick", "--rounds=1", "--seconds=0.1"],
-            ["op_over_raw", "op_over_grpcio", "numpy_over_grpcio"],
+            ["tls_over_plain", "op_over_raw", "op_over_grpcio", "numpy_over_grpcio"],
         ),
         ("actor", ["--rounds=1", "--seconds=0.5"], ["rss_mb", "first_step_s"]),
         (
@@ -38,11 +38,6 @@ pytestmark = pytest.mark.slow
             "local_actors",
             ["--rounds=1", "--seconds=1", "--warmup=0"],
             ["CartPole_threads_frames_per_s", "Pong_processes_frames_per_s"],
-        ),
-        (
-            "encryption",
-            ["--rounds=1", "--seconds=0.1"],
-            ["tls_over_plain"],
         ),
     ],
 )

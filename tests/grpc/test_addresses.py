@@ -9,7 +9,7 @@ import subprocess
 from tests.helpers import run
 
 
-def test_port_claims_and_socket_files(
+def test_ports_and_socket_files(
     tmp_path: pathlib.Path, repository: pathlib.Path, socket_address: str
 ) -> None:
     """Guards names with several addresses, some of them in use or of another machine, and the

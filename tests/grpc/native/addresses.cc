@@ -1,4 +1,4 @@
-// All addresses of a name or none: PortClaim with names whose addresses the test chooses, since
+// All addresses of a name or none: BindAll with names whose addresses the test chooses, since
 // what "localhost" is depends on the machine. And the files of Unix sockets.
 
 #include "seed_rl/grpc/native/transport/addresses.h"
@@ -31,10 +31,6 @@ Resolve NameOf(std::vector<std::string> hosts) {
   };
 }
 
-int PortOf(const std::string& address) {
-  return std::atoi(address.substr(address.rfind(':') + 1).c_str());
-}
-
 // Somebody else who listens on a port of one address.
 class Stranger {
  public:
@@ -65,37 +61,35 @@ void TestAPortInUseAtAnyAddress() {
   for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
     Stranger stranger(host);
     CHECK(stranger.listens());
-    PortClaim claim;
-    const Status status = claim.Take("name:" + stranger.port(), NameOf({"127.0.0.1", "127.0.0.2"}));
+    std::vector<BoundSocket> sockets;
+    const Status status =
+        BindAll("name:" + stranger.port(), &sockets, NameOf({"127.0.0.1", "127.0.0.2"}));
     CHECK(status.code == Code::kUnavailable);
     CHECK(status.message ==
           "Cannot listen on name:" + stranger.port() + ": the port is in use at " + host);
-    CHECK(claim.addresses().empty());
+    CHECK(sockets.empty());
   }
 }
 
 void TestAFreePortIsOneForAllAddresses() {
-  PortClaim claim;
-  CHECK(claim.Take("name:0", NameOf({"127.0.0.1", "127.0.0.2"})).ok());
-  CHECK(claim.addresses().size() == 2);
-  const int port = PortOf(claim.addresses()[0]);
-  CHECK(port > 0);
-  CHECK(claim.addresses()[0] == "127.0.0.1:" + std::to_string(port));
-  CHECK(claim.addresses()[1] == "127.0.0.2:" + std::to_string(port));
-  // The claim does not listen.
-  CHECK(Stranger("127.0.0.1", port).listens());
+  std::vector<BoundSocket> sockets;
+  CHECK(BindAll("name:0", &sockets, NameOf({"127.0.0.1", "127.0.0.2"})).ok());
+  CHECK(sockets.size() == 2);
+  CHECK(sockets[0].host == "127.0.0.1" && sockets[1].host == "127.0.0.2");
+  CHECK(sockets[0].port > 0 && sockets[0].port == sockets[1].port);
+  // They do not listen.
+  CHECK(Stranger("127.0.0.1", sockets[0].port).listens());
 }
 
 void TestAddressesOfOtherMachinesAreLeftOut() {
   // 192.0.2.1 and 2001:db8::1 are for documentation and nobody's: as ::1 is without IPv6.
-  PortClaim claim;
-  CHECK(claim.Take("name:0", NameOf({"2001:db8::1", "192.0.2.1", "127.0.0.1"})).ok());
-  CHECK(claim.addresses().size() == 1);
-  CHECK(claim.addresses()[0].rfind("127.0.0.1:", 0) == 0);
-  CHECK(PortOf(claim.addresses()[0]) > 0);
+  std::vector<BoundSocket> sockets;
+  CHECK(BindAll("name:0", &sockets, NameOf({"2001:db8::1", "192.0.2.1", "127.0.0.1"})).ok());
+  CHECK(sockets.size() == 1);
+  CHECK(sockets[0].host == "127.0.0.1" && sockets[0].port > 0);
 
-  PortClaim none;
-  const Status status = none.Take("name:0", NameOf({"2001:db8::1", "192.0.2.1"}));
+  std::vector<BoundSocket> none;
+  const Status status = BindAll("name:0", &none, NameOf({"2001:db8::1", "192.0.2.1"}));
   CHECK(status.code == Code::kUnavailable);
   CHECK(status.message == "Cannot listen on name:0: not an address of this machine");
 }
@@ -110,23 +104,23 @@ void TestAddressesWithoutSupportOfTheSystemAreLeftOut() {
     addresses->push_back(unsupported);
     return ResolveWithSystem("127.0.0.1", port, addresses);
   };
-  PortClaim claim;
-  CHECK(claim.Take("name:0", resolve).ok());
-  CHECK(claim.addresses().size() == 1);
-  CHECK(claim.addresses()[0].rfind("127.0.0.1:", 0) == 0);
+  std::vector<BoundSocket> sockets;
+  CHECK(BindAll("name:0", &sockets, resolve).ok());
+  CHECK(sockets.size() == 1);
+  CHECK(sockets[0].host == "127.0.0.1");
 }
 
 void TestOtherAddresses() {
   for (const char* address : {"unix:/tmp/x", "unix-abstract:x", "localhost", "vsock:1:2", ""}) {
-    PortClaim claim;
-    CHECK(claim.Take(address, NameOf({"127.0.0.1"})).code == Code::kInvalidArgument);
-    CHECK(claim.addresses().empty());
+    std::vector<BoundSocket> sockets;
+    CHECK(BindAll(address, &sockets, NameOf({"127.0.0.1"})).code == Code::kInvalidArgument);
+    CHECK(sockets.empty());
   }
   // Clients may use gRPC's way to write them.
   for (const char* address : {"dns:///name:0", "ipv4:127.0.0.1:0", "ipv6:[::1]:0"}) {
-    PortClaim claim;
-    CHECK(claim.Take(address, NameOf({"127.0.0.1"})).ok());
-    CHECK(claim.TakeSockets().size() == 1);
+    std::vector<BoundSocket> sockets;
+    CHECK(BindAll(address, &sockets, NameOf({"127.0.0.1"})).ok());
+    CHECK(sockets.size() == 1);
   }
 }
 
@@ -140,12 +134,12 @@ void TestUnixAddressesAreToldByTheirScheme() {
 }
 
 void TestWhatIsNoPortOrNoName() {
-  PortClaim claim;
+  std::vector<BoundSocket> sockets;
   for (const char* address : {"127.0.0.1:65536", "127.0.0.1:99999999999999999999"}) {
-    CHECK(claim.Take(address).code == Code::kInvalidArgument);
+    CHECK(BindAll(address, &sockets).code == Code::kInvalidArgument);
   }
-  CHECK(claim.Take("no.such.name.invalid:80").code == Code::kUnavailable);
-  CHECK(claim.Take("name:80", NameOf({})).code == Code::kUnavailable);
+  CHECK(BindAll("no.such.name.invalid:80", &sockets).code == Code::kUnavailable);
+  CHECK(BindAll("name:80", &sockets, NameOf({})).code == Code::kUnavailable);
 }
 
 // A server that cannot look who is there does not delete the file of one that lives.

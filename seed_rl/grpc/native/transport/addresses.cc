@@ -82,6 +82,36 @@ bool IsElsewhere(int error) {
   return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == EPROTONOSUPPORT;
 }
 
+// Binds at every address; returns 0, or an error number and in `failed` the address.
+int Bind(std::vector<SocketAddress> places, std::vector<BoundSocket>* sockets,
+         std::string* failed) {
+  sockets->clear();
+  in_port_t port = *Port(&places.front());
+  int elsewhere = 0;
+  for (SocketAddress& place : places) {
+    *failed = HostName(place);
+    *Port(&place) = port;
+    auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
+    Fd bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1, off = 0;
+    if (bound.ok()) {  // Else errno must stay.
+      // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
+      // 0.0.0.0. Options that a family does not support have no effect.
+      setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      setsockopt(bound.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
+    if (!bound.ok() || bind(bound.get(), raw, place.size) != 0) {
+      if (!IsElsewhere(errno)) return errno;
+      elsewhere = errno;
+      continue;
+    }
+    getsockname(bound.get(), raw, &place.size);
+    port = *Port(&place);
+    sockets->push_back({std::move(bound), *failed, ntohs(port)});
+  }
+  return sockets->empty() ? elsewhere : 0;
+}
+
 }  // namespace
 
 bool IsUnix(const std::string& address) {
@@ -137,37 +167,9 @@ Status ResolveWithSystem(const std::string& host, const std::string& port,
   return {};
 }
 
-int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
-  sockets_.clear();
-  addresses_.clear();
-  in_port_t port = *Port(&places.front());
-  int elsewhere = 0;
-  for (SocketAddress& place : places) {
-    *failed = HostName(place);
-    *Port(&place) = port;
-    auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
-    Fd bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1, off = 0;
-    if (bound.ok()) {  // Else errno must stay.
-      // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
-      // 0.0.0.0. Options that a family does not support have no effect.
-      setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-      setsockopt(bound.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    }
-    if (!bound.ok() || bind(bound.get(), raw, place.size) != 0) {
-      if (!IsElsewhere(errno)) return errno;
-      elsewhere = errno;
-      continue;
-    }
-    getsockname(bound.get(), raw, &place.size);
-    port = *Port(&place);
-    addresses_.push_back(HostName(place) + ":" + std::to_string(ntohs(port)));
-    sockets_.push_back(std::move(bound));
-  }
-  return sockets_.empty() ? elsewhere : 0;
-}
-
-Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
+Status BindAll(const std::string& address, std::vector<BoundSocket>* sockets,
+               const Resolve& resolve) {
+  sockets->clear();
   std::string host, port;
   if (!SplitHostPort(address, &host, &port)) {
     return {Code::kInvalidArgument, "Cannot listen on " + address +
@@ -182,14 +184,13 @@ Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
 
   const bool any_port = *Port(&places.front()) == 0;
   std::string failed;
-  int error = Bind(places, &failed);
+  int error = Bind(places, sockets, &failed);
   // A port that is free at the first address may be in use at another.
   for (int i = 1; any_port && error == EADDRINUSE && i < kPortAttempts; ++i) {
-    error = Bind(places, &failed);
+    error = Bind(places, sockets, &failed);
   }
   if (error == 0) return {};
-  sockets_.clear();
-  addresses_.clear();
+  sockets->clear();
   if (error == EADDRINUSE) {
     return {Code::kUnavailable, problem + "the port is in use at " + failed};
   }

@@ -41,30 +41,23 @@ using Resolve = std::function<Status(const std::string& host, const std::string&
 Status ResolveWithSystem(const std::string& host, const std::string& port,
                          std::vector<SocketAddress>* addresses);
 
+struct BoundSocket {
+  Fd fd;             // Bound, but does not listen.
+  std::string host;  // Numeric; [::1] in brackets.
+  int port = 0;
+};
+
 // Reserves a TCP port at all addresses of a host, so that a server listens at all of them or fails.
 // gRPC itself is satisfied with one: for "localhost" it would serve ::1 although another process
 // has 127.0.0.1, and clients would reach one or the other.
-class PortClaim {
- public:
-  // Claims "host:port"; port 0 picks one that is free at every address. Skips addresses that this
-  // machine does not have, such as ::1 without IPv6, unless there are no others.
-  //
-  // Returns kUnavailable if the host has no address here or the port is in use at one of them,
-  // kInvalidArgument if the port is invalid or `address` has another form.
-  Status Take(const std::string& address, const Resolve& resolve = ResolveWithSystem);
-
-  // The numeric addresses to listen on: "127.0.0.1:80", "[::1]:80".
-  const std::vector<std::string>& addresses() const { return addresses_; }
-  // Hands over the sockets, one per address; they are bound but do not listen.
-  std::vector<Fd> TakeSockets() { return std::move(sockets_); }
-
- private:
-  // Binds at every address; returns 0, or an error number and in `failed` the address.
-  int Bind(std::vector<SocketAddress> places, std::string* failed);
-
-  std::vector<Fd> sockets_;
-  std::vector<std::string> addresses_;
-};
+//
+// Binds "host:port"; port 0 picks one that is free at every address. Skips addresses that this
+// machine does not have, such as ::1 without IPv6, unless there are no others.
+//
+// Returns kUnavailable if the host has no address here or the port is in use at one of them,
+// kInvalidArgument if the port is invalid or `address` has another form; `sockets` is then empty.
+Status BindAll(const std::string& address, std::vector<BoundSocket>* sockets,
+               const Resolve& resolve = ResolveWithSystem);
 
 }  // namespace seed_rl::transport
 

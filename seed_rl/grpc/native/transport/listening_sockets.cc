@@ -96,22 +96,19 @@ struct ListeningSockets::Registry {
 Status ListeningSockets::Add(const std::string& address, int* port) {
   *port = 0;
   if (IsUnix(address)) return AddUnix(address);
-  PortClaim claim;
-  Status status = claim.Take(address);
+  std::vector<BoundSocket> bound;
+  const Status status = BindAll(address, &bound);
   if (!status.ok()) return status;
-  std::vector<Fd> sockets = claim.TakeSockets();
-  for (size_t i = 0; i < sockets.size(); ++i) {
-    const std::string& place = claim.addresses()[i];
-    const size_t colon = place.rfind(':');
-    const int flags = fcntl(sockets[i].get(), F_GETFL);
-    if (fcntl(sockets[i].get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
-        listen(sockets[i].get(), SOMAXCONN) != 0) {
+  for (BoundSocket& socket : bound) {
+    const int flags = fcntl(socket.fd.get(), F_GETFL);
+    if (fcntl(socket.fd.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+        listen(socket.fd.get(), SOMAXCONN) != 0) {
       const std::string reason = errno == EADDRINUSE ? "the port is in use" : std::strerror(errno);
       return {Code::kUnavailable,
-              "Cannot listen on " + address + ": " + reason + " at " + place.substr(0, colon)};
+              "Cannot listen on " + address + ": " + reason + " at " + socket.host};
     }
-    *port = std::atoi(place.c_str() + colon + 1);
-    sockets_.push_back({std::move(sockets[i]), false});
+    *port = socket.port;
+    sockets_.push_back({std::move(socket.fd), false});
   }
   return {};
 }

@@ -119,8 +119,9 @@ def cc_load(
     """Load from the C++ program, calling function number `function`."""
     call = pathlib.Path(folder, f"call_{cell.payload}_{function}")
     load_actors.write_call(call, function, call_workers.example(cell.payload))
-    load = {"clients": cell.clients, "seconds": seconds, "tls_ca": tls_ca}
-    return functools.partial(send_calls, call=call, **load)
+    return functools.partial(
+        send_calls, call=call, clients=cell.clients, seconds=seconds, tls_ca=tls_ca
+    )
 
 
 def send_calls(

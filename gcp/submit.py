@@ -21,8 +21,8 @@ sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installi
 from gcp import command_line, flags, gcloud, job, machines, prices  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
 from gcp.machines import Shape  # noqa: E402
-from seed_rl.cluster.flag_files import with_flag_files  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
+from seed_rl.common.system import flag_files  # noqa: E402
 from seed_rl.launch import arguments as run_arguments  # noqa: E402
 
 _HOLDING = {f"JOB_STATE_{s}" for s in ("QUEUED", "PENDING", "RUNNING", "CANCELLING", "PAUSED")}
@@ -129,7 +129,8 @@ def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments
     for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
         if value is not None:
             positional[place:] = [str(value), *positional[place + 1 :]]
-    known = flags.last_of_each(with_flag_files([a for a in rest if a.startswith("--")]))
+    given_flags = flag_files.expanded([a for a in rest if a.startswith("--")])
+    known = flags.last_of_each([flag for flag, _ in given_flags])
     logdirs = [f.partition("=")[2] for f in known if flags.is_logdir(f)]
     others = [f for f in known if not flags.is_logdir(f)]
     return _Arguments(positional, others, logdirs[-1] if logdirs else None)

@@ -8,50 +8,16 @@ says why.
 
 from __future__ import annotations
 
-import pathlib
 import sys
 from collections.abc import Sequence
 
 from seed_rl.common.errors import UserError
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def with_flag_files(flags: Sequence[str], reading: tuple[pathlib.Path, ...] = ()) -> list[str]:
-    """The flags, with those of flag files in their place: images need not have the files.
-
-    Args:
-      flags: as given.
-      reading: the files that these flags are from, each named by the one before.
-
-    Raises:
-      UserError: a file cannot be read, or includes itself.
-    """
-    found: list[str] = []
-    for flag in flags:
-        if not flag.startswith("--flagfile="):
-            found.append(flag)
-            continue
-        path = pathlib.Path(flag.partition("=")[2])
-        path = (path if path.exists() else _ROOT / path).resolve()
-        if path in reading:
-            raise UserError(
-                f"{flag}: the file includes itself, perhaps through another: remove that line."
-            )
-        try:
-            lines = path.read_text("utf-8").splitlines()
-        except OSError as error:
-            raise UserError(f"{flag}: {error.strerror}.") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{flag}: this is not a text file.") from error
-        inner = [line for line in map(str.strip, lines) if line.startswith("-")]
-        found += with_flag_files(inner, (*reading, path))
-    return found
+from seed_rl.common.system import flag_files
 
 
 def main(arguments: Sequence[str]) -> int:
     try:
-        for flag in with_flag_files(arguments):
+        for flag, _ in flag_files.expanded(arguments):
             print(flag)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from seed_rl.cluster import learners, secrets
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import flag_files
 from seed_rl.grpc import addresses
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch.arguments import RunOptions
@@ -257,11 +258,9 @@ def _saves_each_replay(flags: Sequence[str]) -> bool:
 
     A bucket gets the whole replay with each checkpoint, which must last until it is uploaded.
     """
-    from absl import flags as absl_flags  # Submitting machines may lack it.
-
     try:
-        given = absl_flags.FlagValues().read_flags_from_files(["", *flags])
-    except absl_flags.Error:  # The program reports it.
+        given = [flag for flag, _ in flag_files.expanded(flags)]
+    except UserError:  # The program reports it.
         return False
     values = [flag.partition("=")[2] for flag in given if re.match("--?save_replay=", flag)]
     return values[-1:] == ["always"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-import pytest
-
 from seed_rl.cluster import flag_files
-from seed_rl.common.errors import UserError
 
 
 def test_flags_stand_where_their_file_was_named(tmp_path: pathlib.Path, capsys) -> None:
@@ -18,19 +15,16 @@ def test_flags_stand_where_their_file_was_named(tmp_path: pathlib.Path, capsys) 
     flags = ["--a", f"--flagfile={first}", "--b=x y", f"--flagfile={second}"]
     assert flag_files.main(flags) == 0
     assert capsys.readouterr().out == "--a\n--seed=2\n--seed=1\n--b=x y\n--seed=2\n"
-    assert "--burn_in=40" in flag_files.with_flag_files(
-        ["--flagfile=seed_rl/atari/r2d2_paper.flags"]
-    ), "also from other working directories"
 
 
 def test_mistakes_are_one_message(tmp_path: pathlib.Path, capsys) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text(f"--flagfile={second}\n")
     second.write_text(f"--flagfile={first}\n")
-    with pytest.raises(UserError, match=f"--flagfile={first}: the file includes itself"):
-        flag_files.with_flag_files([f"--flagfile={first}"])
+    assert flag_files.main([f"--flagfile={first}"]) == 2
+    assert f"--flagfile={first}: the file includes itself" in capsys.readouterr().err
     second.write_bytes(b"\xff")
     assert flag_files.main([f"--flagfile={first}"]) == 2
     assert capsys.readouterr().err == f"error: --flagfile={second}: this is not a text file.\n"
-    with pytest.raises(UserError, match="No such file"):
-        flag_files.with_flag_files([f"--flagfile={tmp_path / 'none'}"])
+    assert flag_files.main([f"--flagfile={tmp_path / 'none'}"]) == 2
+    assert "No such file" in capsys.readouterr().err

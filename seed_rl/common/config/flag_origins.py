@@ -1,15 +1,13 @@
 """Which layer sets an option: dataclass, preset, program, flag file or command line.
 
-absl replaces `--flagfile=PATH` with the lines of the file, in place, so whichever comes later wins,
-and does not record where a value came from. So the command line is read again here, in the same
-order.
+Flag files stand for their lines, in place, so whichever comes later wins. absl does not record
+where a value came from, so `read` does. If a program lets absl read the command line, it is read
+again here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,12 +23,15 @@ from seed_rl.common.config.flag_definitions import (
     default_of,
     same_value,
 )
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import flag_files
 
 COMMAND_LINE = "command line"
 PRESET = " preset"
 
 _replayed: tuple[int, Mapping[str, str] | None] = (0, None)
 _record: Mapping[str, Any] | None = None
+_noted: tuple[list[str], list[tuple[str, str]]] = ([], [])
 
 
 @contextlib.contextmanager
@@ -119,36 +120,50 @@ def origins(values: Mapping[str, Any]) -> dict[str, str]:
     return changed
 
 
-def _origin(flag: flags.Flag[Any], given: Mapping[str | None, str]) -> str:
+def _origin(flag: flags.Flag[Any], given: Mapping[str, str]) -> str:
     if flag.present:
-        return given.get(flag.name) or given.get(None, COMMAND_LINE)
+        return given.get(flag.name, COMMAND_LINE)
     known = default_of(flag)
     if known is None or not same_value(flag.value, known.effective):
         return PROGRAM  # Defined by its code, or set there after parsing.
     return known.origin
 
 
-def _given(arguments: Sequence[str]) -> dict[str | None, str]:
-    """The origin of each flag's last value; under None, a flag file that cannot be read again."""
-    number, recorded = _replayed
-    stream = itertools.chain(
-        _expanded(arguments[:number], SAVED_RUN), _expanded(arguments[number:], COMMAND_LINE)
-    )
-    given: dict[str | None, str] = {}
-    for name, source in _named(stream):
-        if source == SAVED_RUN and recorded is not None:
-            source = recorded.get(str(name), DATACLASS)
-        given[name] = source
+def read(arguments: Sequence[str]) -> list[str]:
+    """The arguments of `sys.argv` with our names, and flag files replaced; notes their sources.
+
+    Raises:
+      UserError: a flag file cannot be read.
+    """
+    global _noted
+    found = list(_sources(arguments))
+    ours = familiar_names.translated([argument for argument, _ in found], set(flags.FLAGS))
+    _noted = list(arguments), list(zip(ours, (source for _, source in found), strict=True))
+    return ours
+
+
+def _sources(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    number, _ = _replayed
+    yield from flag_files.expanded(arguments[:number], SAVED_RUN)
+    yield from flag_files.expanded(arguments[number:], COMMAND_LINE)
+
+
+def _given(arguments: Sequence[str]) -> dict[str, str]:
+    """The origin of each flag's last value."""
+    _, recorded = _replayed
+    noted, stream = _noted
+    given: dict[str, str] = {}
+    with contextlib.suppress(UserError):  # A file has changed since absl read it.
+        for name, source in _named(iter(stream) if noted == arguments else _sources(arguments)):
+            if source == SAVED_RUN and recorded is not None:
+                source = recorded.get(name, DATACLASS)
+            given[name] = source
     return given
 
 
-def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
+def _named(stream: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The names of the flags that arguments set, with their sources."""
-    known = set(flags.FLAGS)
     for argument, source in stream:
-        if argument is None:
-            yield None, source
-            continue
         if argument == "--":
             return
         if not argument.startswith("-") or argument == "-":
@@ -156,7 +171,6 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
                 continue
             return  # By default, absl ignores flags after a positional argument.
         name, equals, _ = argument.lstrip("-").partition("=")
-        name = familiar_names.ours(name, known)
         flag = flags.FLAGS[name] if name in flags.FLAGS else None
         if name == "undefok" or (flag is not None and not flag.boolean):
             if not equals:
@@ -165,38 +179,3 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
             name = name.removeprefix("no")
         name = flag.name if flag is not None else name  # It may have been a short name.
         yield ALIASES.get(name, name), source
-
-
-def _expanded(
-    arguments: Sequence[str], source: str, open_files: tuple[str, ...] = ()
-) -> Iterator[tuple[str | None, str]]:
-    """Arguments and their sources, with the contents of flag files in place of their names.
-
-    For a flag file that cannot be read again, such as a pipe, the argument is None.
-    """
-    remaining = iter(arguments)
-    for argument in remaining:
-        name, equals, path = argument.partition("=")
-        if name not in ("--flagfile", "-flagfile"):
-            yield argument, source
-            continue
-        path = os.path.expanduser((path if equals else next(remaining, "")).strip())
-        if not path or path in open_files:
-            continue  # absl ignores circular includes, too.
-        lines = _lines(path)
-        if lines is None:
-            yield None, f"flag file {path}"
-        else:
-            yield from _expanded(lines, f"flag file {path}", (*open_files, path))
-
-
-def _lines(path: str) -> list[str] | None:
-    """The arguments in a flag file; None if it cannot be read again."""
-    if not os.path.isfile(path):
-        return None  # Opening a pipe again would block.
-    try:
-        with open(path) as file:
-            lines = file.readlines()
-    except (OSError, ValueError):
-        return None  # It has changed since absl read it.
-    return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "//"))]

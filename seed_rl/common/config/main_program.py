@@ -14,10 +14,10 @@ from typing import Any
 
 from absl import app, flags
 
-from seed_rl.common.config import familiar_names
+from seed_rl.common.config import familiar_names, flag_origins
 from seed_rl.common.config.flag_definitions import OLD_FLAGS
 from seed_rl.common.errors import UserError
-from seed_rl.common.system import shipped, terminal
+from seed_rl.common.system import terminal
 
 
 def run_main(
@@ -63,24 +63,9 @@ def run_main(
             # Otherwise garbage collection of TensorFlow's modules takes seconds at exit.
             gc.freeze()
 
-    argv = sys.argv if argv is None else argv
-    # The run's record is written from it, too.
-    sys.argv = with_shipped_files(familiar_names.translated(argv, set(flags.FLAGS)))
+    sys.argv = list(sys.argv if argv is None else argv)
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
-
-
-def with_shipped_files(argv: Sequence[str]) -> list[str]:
-    """Flag files of the package, such as seed_rl/football/workstation.flags, by their full path."""
-    arguments: list[str] = []
-    for argument in argv:
-        if arguments and arguments[-1] in ("--flagfile", "-flagfile"):
-            argument = f"{arguments.pop()}={argument}"
-        name, equals, path = argument.partition("=")
-        if name in ("--flagfile", "-flagfile") and equals and not os.path.exists(path):
-            argument = f"{name}={shipped.find(path) or path}"
-        arguments.append(argument)
-    return arguments
 
 
 def _parse(
@@ -91,11 +76,7 @@ def _parse(
         print(help_text(argv[0]))
         sys.exit(0)
     try:
-        if {"--flagfile=", "-flagfile="} & set(argv[1:]):  # absl would ignore it.
-            raise UserError("--flagfile= has no file name. Write --flagfile=PATH, or leave it out.")
-        program, *given = argv
-        given = flags.FLAGS.read_flags_from_files(given, force_gnu=False)
-        remaining = flags.FLAGS([program, *familiar_names.translated(given, set(flags.FLAGS))])
+        remaining = flags.FLAGS([argv[0], *flag_origins.read(argv[1:])])
         if prepare is not None:
             prepare()
         return remaining

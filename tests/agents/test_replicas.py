@@ -22,7 +22,11 @@ def train(forks, repository):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["popart", "normalized", "r2d2", "sac", "ppo", "pqn"])
+@pytest.mark.parametrize(
+    "agent",
+    ["popart", "r2d2", "sac", "ppo"]
+    + [pytest.param(a, marks=pytest.mark.nightly) for a in ("normalized", "pqn")],
+)
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics; and that networks
     which want to know are told once of each step. One that normalizes its observations (V-trace's,

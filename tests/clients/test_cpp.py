@@ -25,10 +25,12 @@ def cartpole(repository: Any, build_folder: Any) -> pathlib.Path:
         if subprocess.run(["pkg-config", "--exists", package]).returncode:
             pytest.skip(f"{package} is not installed")
     source = repository / "clients" / "cpp"
-    flags = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"
+    # Debug compiles in half the time.
+    flags = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"]
     with build_folder("cpp") as folder:
-        for command in (["cmake", "-S", source, "-B", folder, flags], ["cmake", "--build", folder]):
-            run(*command, code=0, timeout=900)  # A busy machine compiles for minutes.
+        # A busy machine compiles for minutes.
+        run("cmake", "-S", source, "-B", folder, *flags, code=0, timeout=900)
+        run("cmake", "--build", folder, code=0, timeout=900)
     program: pathlib.Path = folder / "cartpole"
     return program
 

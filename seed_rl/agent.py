@@ -188,7 +188,8 @@ def train(
     """Trains an agent, as `seed-rl train` does.
 
     Ctrl-C, or a notebook's stop button, saves a checkpoint before KeyboardInterrupt is raised. A
-    call with the `logdir` of an unfinished run continues it; so does repeating the call.
+    call with the `logdir` of an unfinished run continues it; so does repeating the call, as long as
+    a lambda or class that is not in a module is the same.
 
     Args:
       agent: "vtrace", "r2d2", "ppo", "pqn" or "sac".
@@ -208,12 +209,14 @@ def train(
     name = _name_of(environment)
     given = environment if name == from_python.NAME else None
     if given is not None:
-        options.setdefault("logdir", f"runs/gym-{agent}-{_label(given)}")
+        if "logdir" not in options:
+            options["logdir"] = f"runs/gym-{agent}-{from_python.unique_label(given)}"
         if not callable(given):
             if (actors or 1) * (envs or 1) > 1:
+                label = from_python.label(given)
                 raise UserError(
-                    f"{_label(given)} is one environment. For several, give a function that "
-                    f"creates it, such as lambda: {_label(given)}()."
+                    f"{label} is one environment. For several, give a function that creates it, "
+                    f"such as lambda: {label}()."
                 )
             actors = envs = 1
     if frames is not None and "total_environment_frames" in options:
@@ -273,16 +276,7 @@ def _name_of(environment: Any) -> str:
             f"{environment!r} is not an environment: give its name, a class or function that "
             "creates it, or an environment object."
         )
-    module, name = environment.__module__, getattr(environment, "__qualname__", "")
-    if module == "__main__" or not name.replace(".", "").isidentifier():
-        return from_python.NAME
-    return f"{module}:{name}"
-
-
-def _label(environment: Any) -> str:
-    """A word for an environment without a name, for messages and directories."""
-    name = getattr(environment, "__name__", type(environment).__name__)
-    return re.sub(r"\W+", "", name) or "environment"
+    return from_python.importable(environment) or from_python.NAME
 
 
 @contextlib.contextmanager

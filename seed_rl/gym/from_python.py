@@ -7,18 +7,99 @@ run's record has no code, so its environment must be given again: `seed_rl.load(
 from __future__ import annotations
 
 import contextlib
+import dis
+import functools
+import hashlib
 import os
+import re
+import sys
 import tempfile
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from seed_rl.common.errors import UserError
 
 NAME = f"{__name__}:create"
 """As --env_name."""
 _FILE = "SEED_RL_ENVIRONMENT_FILE"
+
+
+def importable(value: Any) -> str | None:
+    """The module:name of a class or function that other processes can import; None for others."""
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    try:
+        found = functools.reduce(getattr, name.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return None
+    return f"{module}:{name}" if module != "__main__" and found == value else None
+
+
+def label(environment: Any) -> str:
+    """A word for an environment without a name, for messages."""
+    function = getattr(environment, "func", environment)  # Of a functools.partial.
+    name = getattr(function, "__name__", None)
+    name = name or type(getattr(environment, "unwrapped", environment)).__name__
+    return re.sub(r"\W+", "", name) or "environment"
+
+
+def unique_label(environment: Any) -> str:
+    """The label, or an object's Gymnasium id, and a digest for a directory of its own.
+
+    It is the same whenever the same program runs, and another if the environment, or a function or
+    value that creates it, differs.
+    """
+    spec = None if callable(environment) else getattr(environment, "spec", None)
+    text = repr(_content(environment if spec is None else spec, {}))
+    name = label(environment) if spec is None else re.sub(r"[^\w.-]+", "_", spec.id)
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def _content(value: Any, seen: dict[int, Any]) -> Any:
+    """What a value consists of, without addresses, file names and line numbers.
+
+    Pickles would differ from process to process: they note which equal strings are one object.
+    """
+    inner = functools.partial(_content, seen=seen)
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [*map(inner, value)]
+    if isinstance(value, dict):
+        return inner([*value.items()])
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, map(inner, value)))
+    if isinstance(value, types.CodeType):
+        return inner([value.co_code, value.co_names, value.co_consts])
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if (name := importable(value)) or id(value) in seen:
+        return name or "seen"
+    seen[id(value)] = value  # Kept, so that no other gets its id.
+    if isinstance(value, types.FunctionType):
+        read = {n: value.__globals__.get(n) for n in _names_read(value.__code__)}
+        closure = [cell.cell_contents for cell in value.__closure__ or ()]
+        return inner([value.__code__, read, closure, value.__defaults__, value.__kwdefaults__])
+    if isinstance(value, type):
+        own = {n: v for n, v in vars(value).items() if not n.startswith("__") or callable(v)}
+        return inner([value.__qualname__, value.__bases__, own])
+    try:
+        parts = value.__reduce_ex__(2) if not isinstance(value, np.random.Generator) else ()
+    except Exception:  # A class' method or property; a lock, an open file, ...
+        parts = [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
+    return inner([type(value).__qualname__, parts])
+
+
+def _names_read(code: types.CodeType) -> Iterator[str]:
+    """Names of global variables in a function and in those within it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+        elif isinstance(instruction.argval, types.CodeType):
+            yield from _names_read(instruction.argval)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,63 @@
+"""What `seed_rl.train` makes of environments that no other process can import."""
+
+import ast
+import subprocess
+import sys
+
+PROGRAM = """
+import functools, threading
+import gymnasium, numpy as np
+from seed_rl.gym import from_python
+
+class Maze(gymnasium.Env):
+    lock = threading.Lock()
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    def __init__(self, size=3, names=frozenset(("a", "b", "c"))):
+        super().__init__()
+        self.size, self.random = size, np.random.default_rng()
+    @property
+    def area(self):
+        return self.size ** 2
+    @classmethod
+    def make(cls, size=3):
+        return cls(size, {"d", "e"})
+
+def make(goal):
+    return Maze(goal)
+
+def factory(goal):
+    return lambda: [Maze(each) for each in (goal, size)]
+
+size = 4
+made = (
+    Maze, Maze.make, lambda: make(3), factory(4), factory(5), functools.partial(make, 3),
+    functools.partial(make, goal=3), lambda: make(4), Maze(), Maze(5),
+    gymnasium.make("CartPole-v1"), gymnasium.make("CartPole-v1", max_episode_steps=9),
+)
+print([from_python.unique_label(each) for each in made])
+"""
+
+
+def labels(path, program=PROGRAM):
+    path.write_text(program)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    return ast.literal_eval(done.stdout)
+
+
+def test_labels_differ_for_other_environments_and_are_the_same_next_time(tmp_path):
+    """Guards runs of two environments from sharing a directory, and the next call from beginning
+    anew, also after code above was edited, and in another process.
+    """
+    first = labels(tmp_path / "one.py")
+    assert len(set(first)) == len(first)
+    names = ["Maze", "make", "lambda", "lambda", "lambda", "make", "make", "lambda", "Maze", "Maze"]
+    names += ["CartPole-v1", "CartPole-v1"]
+    assert [name.rpartition("-")[0] for name in first] == names
+    assert labels(tmp_path / "two.py", "# One more line.\n" + PROGRAM) == first
+    for before, after, others in (
+        ("size = 4", "size = 5", [3, 4]),
+        ("self.size ** 2", "self.size ** 3", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("return Maze(goal)", "return Maze(goal + 1)", [2, 5, 6, 7]),
+    ):
+        then = labels(tmp_path / "one.py", PROGRAM.replace(before, after))
+        assert [i for i in range(len(first)) if then[i] != first[i]] == others

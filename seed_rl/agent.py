@@ -281,15 +281,16 @@ def _name_of(environment: Any) -> str:
 
 @contextlib.contextmanager
 def _shared(environment: Any) -> Iterator[dict[str, str]]:
-    """Environment variables for processes that create `environment`; none if it is None."""
+    """Environment variables for processes that create `environment`; None: one by its name."""
+    # It may need modules beside the user's program.
+    folders = [sys.path[0] or os.getcwd(), os.getcwd(), os.environ.get("PYTHONPATH")]
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     if environment is None:
-        yield {}
+        yield path
         return
     factory = environment if callable(environment) else lambda: environment
     with from_python.pickled(factory) as variables:
-        # It may need modules beside the user's program.
-        folders = [sys.path[0] or os.getcwd(), os.getcwd(), os.environ.get("PYTHONPATH")]
-        yield {**variables, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+        yield {**variables, **path}
 
 
 def _flags(options: dict[str, Any]) -> list[str]:

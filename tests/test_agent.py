@@ -189,6 +189,21 @@ def test_modules_beside_a_program_elsewhere(tmp_path):
     assert float(result.stdout.splitlines()[-1]) > 0
 
 
+def test_importable_environments_are_found_beside_the_program(tmp_path, monkeypatch):
+    """Guards classes in modules: all processes look where the program does."""
+    started = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(seed_rl.agent, "_run", started)
+    monkeypatch.setattr(sys, "path", ["/where/the/program/is", *sys.path])
+    for call in (
+        lambda: seed_rl.train("vtrace", gymnasium.make, logdir=tmp_path / "run"),
+        seed_rl.agent.Agent(tmp_path / "run").evaluate,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        _, variables = started.call_args.args
+        assert variables["PYTHONPATH"].startswith("/where/the/program/is:")
+
+
 def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
     """One actor gets it: a copy, with all that was done to it."""
     environment, runs = countdown(4)(), []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -283,7 +284,7 @@ def takes(function: Any, argument: str) -> bool:
 
 
 def _attribute(name: str) -> Any:
-    """The object at module:attribute, or None if the module has no such attribute."""
+    """The object at module:attribute, also module:Class.attribute; None if there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -292,7 +293,10 @@ def _attribute(name: str) -> Any:
         if error.name and f"{module_name}.".startswith(f"{error.name}."):  # Not its own imports.
             hint = " Start in the folder that contains it, or add that folder to PYTHONPATH."
         raise UserError(f"{name}: cannot import {module_name} ({error}).{hint}") from error
-    return getattr(module, attribute, None) if attribute.isidentifier() else None
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        return None
 
 
 FAMILY = EnvironmentFamily(

@@ -158,6 +158,12 @@ def make(size=4):
     return gymnasium.make("CartPole-v1")
 
 
+class Levels:
+    @classmethod
+    def easy(cls):
+        return make()
+
+
 def make_vector(num_envs):
     return SyncVectorEnv([make] * num_envs)
 
@@ -182,6 +188,10 @@ def module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_entry_points_of_installed_packages(module: str) -> None:
     assert make("cart").spec.id == "CartPole-v1"  # type: ignore[union-attr]
+
+
+def test_a_class_method_may_make_environments(module: str) -> None:
+    assert make(f"{module}:Levels.easy").spec.id == "CartPole-v1"  # type: ignore[union-attr]
 
 
 def test_a_mistyped_function_is_told(module: str) -> None:

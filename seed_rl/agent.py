@@ -297,6 +297,7 @@ def _flags(options: dict[str, Any]) -> list[str]:
     """Options as on a command line; those that are None are left out."""
     flags = []
     for name, value in options.items():
+        value = _plain(value)
         several = isinstance(value, (list, tuple))
         if name in REPEATED and several:
             flags += [f"--{name}={_text(one)}" for one in value]
@@ -307,12 +308,30 @@ def _flags(options: dict[str, Any]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """A value as on a command line."""
+    """A value as on a command line.
+
+    Raises:
+      UserError: it is a dictionary of what JSON cannot hold.
+    """
+    value = _plain(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+    if not isinstance(value, Mapping):
+        return str(value)
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError):  # ValueError: `_plain` has changed nothing.
+        raise UserError(
+            f"{value} has values that flags cannot hold. Give the environment as a function "
+            "instead, such as lambda: Maze(size=9)."
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Python's own value for one of NumPy."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:

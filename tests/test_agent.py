@@ -140,6 +140,25 @@ def test_lists_and_dictionaries_are_one_value(tmp_path, monkeypatch):
     assert {option.name for option in options if option.metadata["repeated"]} < REPEATED
 
 
+def test_values_of_numpy_are_values_of_python(tmp_path, monkeypatch):
+    """Guards results of computations as options; and names what to do with other objects."""
+    started = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(seed_rl.agent, "_run", started)
+    options = {"mlp_sizes": np.array([32, 16]), "learning_rate": np.float32(0.5)}
+    kwargs = {"a": np.int64(9), "b": {"c": np.ones(2)}}
+    with pytest.raises(KeyboardInterrupt):
+        seed_rl.train("vtrace", "CartPole-v1", env_kwargs=kwargs, logdir=tmp_path, **options)
+    (line, _), _ = started.call_args
+    wanted = [
+        "--mlp_sizes=32,16",
+        "--learning_rate=0.5",
+        '--env_kwargs={"a": 9, "b": {"c": [1.0, 1.0]}}',
+    ]
+    assert set(wanted) < set(line)
+    with pytest.raises(UserError, match=r"<class 'int'>.* Give .* lambda: Maze"):
+        seed_rl.train("vtrace", "CartPole-v1", env_kwargs={"kind": int})
+
+
 def countdown(length):
     """A class that no other process can import, whose episodes have `length` steps and return."""
 

@@ -2,11 +2,15 @@
 
 import ast
 import re
+import runpy
 import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from seed_rl.common.system import tokens
+from seed_rl.testing.envs import MaskedEnv
 from tests.helpers import run_python
 
 PAGES = ("tutorials.md", "custom_environments.md")
@@ -61,6 +65,15 @@ def test_help_lists_the_options(project, repository, module, flags):
     )
     for flag in flags:
         assert re.search(rf"^\s+{flag}:|--\[no\]{flag[2:]}:", program.stdout, re.MULTILINE), flag
+
+
+def test_a_program_of_ones_own_has_what_environments_by_name_have(project, monkeypatch):
+    """Guards masks in infos, which nothing else brings to the agent."""
+    module = SimpleNamespace(Maze=lambda size: MaskedEnv("info", (size,)))
+    monkeypatch.setitem(sys.modules, "my_env", module)
+    program = runpy.run_path(str(project / "my_maze.py"))
+    env = program["FAMILY"].create(0, program["MazeConfig"](size=5))
+    assert env.reset(seed=1)[0]["action_mask"].shape == (5,)
 
 
 def names_of(page):

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from seed_rl import play
 from seed_rl.common.acting import video
-from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.acting.batched_env import BatchedEnvironment, env_seeds
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.learner import playing
@@ -327,6 +327,7 @@ class Lives(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, *, seed=None, options=None):
+        self.seed = getattr(self, "seed", seed)  # Of the first.
         self._steps = 0
         return np.zeros(1, np.float32), {}
 
@@ -349,10 +350,12 @@ def test_whole_games_are_played(monkeypatch, capsys):
         return prev_actions, state
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
-    env = BatchedEnvironment(lambda *_: Lives(), 1, 0)
+    lives = Lives()
+    env = BatchedEnvironment(lambda *_: lives, 1, 0)
     policy = ActingPolicy(act, lambda size: (), specs)
-    played = list(playing.play_episodes(env, policy, None, 2, hint=": --sampled"))
+    played = list(playing.play_episodes(env, policy, 7, 2, hint=": --sampled"))
     assert played == [playing.Episode(6, 6.0, 6.0)] * 2
+    assert lives.seed not in {*env_seeds(7, np.arange(100)), None}  # Not as in training.
     assert "5 steps so far in the longest episode: --sampled\n" in capsys.readouterr().err
     assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 

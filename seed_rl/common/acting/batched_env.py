@@ -116,6 +116,13 @@ def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
     return [int(sequence.generate_state(1)[0] >> 1) for sequence in sequences]
 
 
+def playing_seed(seed: int | None) -> int | None:
+    """The seed for measuring an agent that may have trained with `seed`: of other episodes."""
+    if seed is None:
+        return None
+    return int(np.random.SeedSequence([seed, 0, 1]).generate_state(1)[0] >> 1)
+
+
 class BatchedEnvironment:
     """Single Gymnasium (or old gym) environments as a `BatchedEnv`."""
 

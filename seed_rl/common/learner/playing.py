@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common.acting.batched_env import BatchedEnv
+from seed_rl.common.acting.batched_env import BatchedEnv, playing_seed
 from seed_rl.common.acting.environment_process import EnvironmentProcess, InternalRequest
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
@@ -160,12 +160,13 @@ def play_episodes(
     Args:
       env: of k environments; not closed.
       policy: acts in it.
-      seed: of the first reset; None: a different one each time.
+      seed: makes the episodes repeatable; they are not those of training with this seed. None:
+        different ones each time.
       episodes: how many to play.
       stopped: asked before each step.
       hint: printed after the length of an episode that takes long.
     """
-    observation = env.reset(seed)
+    observation = env.reset(playing_seed(seed))
     k = len(tf.nest.flatten(observation)[0])
     zeros, false = np.zeros(k, np.float32), np.zeros(k, np.bool_)
     env_output = EnvOutput(zeros, false, observation, false, np.zeros(k, np.int32))

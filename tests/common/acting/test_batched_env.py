@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.batched_env import BatchedEnvironment, EnvironmentFailure, env_seeds
+from seed_rl.common.acting.batched_env import (
+    BatchedEnvironment,
+    EnvironmentFailure,
+    env_seeds,
+    playing_seed,
+)
 from seed_rl.common.acting.env_group import Environments, env_groups
 from seed_rl.common.acting.rewards import describe_ids
 from seed_rl.common.errors import UserError
@@ -336,6 +341,7 @@ def test_seeds_differ_between_environments_and_repeat() -> None:
     assert seeds == env_seeds(7, ids) and seeds[50] == env_seeds(7, np.array([50]))[0]
     assert not set(seeds) & set(env_seeds(8, ids))
     assert env_seeds(None, ids[:2]) == [None, None]
+    assert not set(seeds) & set(env_seeds(playing_seed(7), ids)) and playing_seed(None) is None
 
 
 def test_created_environments_are_closed_if_a_later_one_fails() -> None:

@@ -157,7 +157,8 @@ def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference])
         text = f"{'+' if difference.estimate > 0 else ''}{_estimate(difference)}"
         if len(ours) < len(task.runs):  # The worst may be missing.
             text = f"{len(ours)} of {len(task.runs)} seeds"
-        cells.append([row.title(study.spec), row.text(), text])
+        title = row.title(study.spec, task.configuration.values)
+        cells.append([title, row.text(), text])
     return cells
 
 

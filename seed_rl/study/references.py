@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from seed_rl.study import fields
+from seed_rl.study.fields import Scalar
 from seed_rl.study.percentiles import Interval
 from seed_rl.study.spec import Spec
 
@@ -56,8 +57,13 @@ class Reference(NamedTuple):
         numbers = (self.score, self.deviation)
         return " ± ".join(f"{number:,.10g}" for number in numbers if number is not None)
 
-    def title(self, spec: Spec) -> str:
-        """The method, and what makes its score unlike those of a study."""
+    def title(self, spec: Spec, chosen: Mapping[str, Scalar] | None = None) -> str:
+        """The method, and what makes its score unlike those of a study.
+
+        Args:
+          spec: of the study.
+          chosen: the values of its choices, if only one configuration is meant.
+        """
         unlike = []
         if self.in_training(spec):
             unlike.append("in training" if _TRAINING in self.protocol else _SAMPLED)
@@ -65,7 +71,7 @@ class Reference(NamedTuple):
             unlike.append("best of the run")
         if "sticky" in self.protocol:
             sticky = "no sticky" not in self.protocol
-            if sticky != bool(spec.flags.get("sticky_actions")):
+            if _sticky(spec, chosen or {}) != {sticky}:
                 unlike.append("sticky actions" if sticky else "no sticky actions")
         return f"{self.method} ({', '.join(unlike)})" if unlike else self.method
 
@@ -81,6 +87,17 @@ class Reference(NamedTuple):
         half = float(stats.t.ppf(0.975, freedom) * math.sqrt(variances.sum()))
         higher = float(np.mean(ours)) - self.score
         return Interval(higher, higher - half, higher + half)
+
+
+def _sticky(spec: Spec, chosen: Mapping[str, Scalar]) -> set[bool]:
+    """Whether a study has sticky actions; both if it has them only in some configurations."""
+    flag = "sticky_actions"
+    given = spec.flags.get(flag, False)
+    values = [given[-1] if isinstance(given, tuple) else given]
+    for choice in spec.choices:
+        if choice.flag == flag:
+            values = [chosen[choice.name]] if choice.name in chosen else [*choice.domain]
+    return {str(value).lower() in ("true", "t", "1") for value in values}
 
 
 def _count(cell: str) -> int:

@@ -12,6 +12,7 @@ import scipy.stats
 
 from seed_rl.study import aggregate, finished, program, statistics
 from seed_rl.study.results import CURVES, FILE_NAME
+from seed_rl.study.spec import Choice
 
 SPEC = {
     "game": "gym",
@@ -121,6 +122,8 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
         (False, "no sticky actions", "A"),
         (True, "no sticky actions", "A (no sticky actions)"),
         (True, "whole games", "A"),
+        ("false", "no sticky actions", "A"),  # As --seeds writes it.
+        ("True", "sticky actions", "A"),
     ],
 )
 def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, mark):
@@ -129,6 +132,15 @@ def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, m
     spec = dataclasses.replace(study.spec, flags={"sticky_actions": sticky})
     row = reference(protocol=protocol)
     assert f"| in training | {mark} |" in aggregate.markdown(study._replace(spec=spec), [row])
+
+
+def test_sampled_sticky_actions_are_those_of_the_configuration(folder):
+    """Guards scores that stand beside a configuration that was not measured likewise."""
+    choice = Choice("sticky", "values", (False, True), "sticky_actions")
+    spec = dataclasses.replace(finished.read(folder).spec, choices=(choice,))
+    row = reference(protocol="sticky actions")
+    assert row.title(spec) == row.title(spec, {"sticky": "false"}) == "A (sticky actions)"
+    assert row.title(spec, {"sticky": "True"}) == "A"
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False), ("nature", "impala")])

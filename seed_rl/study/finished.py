@@ -15,7 +15,7 @@ from seed_rl.study import spec as spec_lib
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
-_ENVIRONMENT_FLAGS = ("game", "env_name")
+_ENVIRONMENT_FLAGS = ("game", "env_name", "env")  # The last is another name of the second.
 
 
 class FinishedRun(NamedTuple):

@@ -143,12 +143,15 @@ def test_sampled_sticky_actions_are_those_of_the_configuration(folder):
     assert row.title(spec, {"sticky": "True"}) == "A"
 
 
-@pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False), ("nature", "impala")])
-def test_settings_are_named(folder, capsys, first, second):
+@pytest.mark.parametrize(
+    ("flag", "first", "second"),
+    [("env_name", 1, 32), ("env_name", True, False), ("env", "nature", "impala")],
+)
+def test_settings_are_named(folder, capsys, flag, first, second):
     """A study of a setting is of one environment, whose references it has, too."""
     for path, write in ((folder / "study.json", json.dumps), (folder / FILE_NAME, str)):
         text = path.read_text().replace("env_name", "setting")
-        text = text.replace('"choices"', '"flags": {"env_name": "C"}, "choices"')
+        text = text.replace('"choices"', f'"flags": {{"{flag}": "C"}}, "choices"')
         for task, value in (("A-v1", first), ("B-v1", second)):
             text = text.replace(json.dumps(task), write(value)).replace(task, write(value))
         path.write_text(text)

@@ -31,7 +31,7 @@ keep_results() {
   local name
   for name in "${studies[@]}"; do
     [[ -e "$directory/$name/study.json" ]] || continue
-    .venv/bin/seed-rl study "studies/$name.json" --directory="$directory/$name" --results_only > /dev/null || failed=$?
+    .venv/bin/seed-rl study "studies/$name.json" --logdir="$directory/$name" --results_only > /dev/null || failed=$?
     if grep -q ',done,' "$directory/$name/results.csv"; then
       copy_results "$directory/$name" "$kept/$name"
     fi
@@ -45,7 +45,7 @@ run_studies() {
     if [[ ! -e "$directory/$name" && -e "$kept/$name" ]]; then
       copy_results "$kept/$name" "$directory/$name"
     fi
-    nice -n 10 .venv/bin/seed-rl study "studies/$name.json" --directory="$directory/$name" &
+    nice -n 10 .venv/bin/seed-rl study "studies/$name.json" --logdir="$directory/$name" &
     study=$!
     status=0
     wait "$study" || status=$?

@@ -27,6 +27,7 @@ class RunLock:
       logdir: the run's directory; created if missing.
       patience_s: how long to wait for the cleanup of a run whose supervisor was killed.
       say: reports that we are waiting.
+      what: what takes the directory, for messages.
 
     Raises:
       UserError: a run is active there, or the directory is not writable.
@@ -37,6 +38,7 @@ class RunLock:
         logdir: pathlib.Path,
         patience_s: float = 1.0,
         say: Callable[[str], None] = lambda text: None,
+        what: str = "run",
     ):
         try:
             logdir.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ class RunLock:
             if waited > (1.0 if _exists(pid) else patience_s):
                 self._file.close()
                 raise UserError(
-                    f"A run is active in {logdir} (process {pid}). Stop it with "
+                    f"A {what} is active in {logdir} (process {pid}). Stop it with "
                     f"./stop_local.sh {logdir}  (or seed-rl stop), or choose another directory "
                     "with --logdir=DIR."
                 )

@@ -198,7 +198,7 @@ class Study:
                     f"Configuration {number} of {self.path / RESULTS} is not the one that this "
                     f"study draws, {drawn[number]}. A study whose draws depend on earlier results "
                     "cannot be continued without its optuna.log: copy it, too, or choose another "
-                    "directory with --directory=DIR."
+                    "directory with --logdir=DIR."
                 )
 
     def write(self) -> None:
@@ -224,7 +224,7 @@ class Study:
         except OSError as error:
             raise UserError(
                 f"Cannot write to {self.path}: {error.strerror}. Free some space, or choose "
-                "another directory with --directory=DIR."
+                "another directory with --logdir=DIR."
             ) from error
 
 
@@ -254,7 +254,7 @@ def open_study(path: Path, spec: Spec) -> Study:
     if changes:
         raise UserError(
             f"{path} has a study of another spec: {'; '.join(changes)}. Undo that, or choose "
-            "another directory with --directory=DIR."
+            "another directory with --logdir=DIR."
         )
     return study
 
@@ -298,7 +298,7 @@ def read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         if path.is_dir() and any(entry.name != run_lock.FILE_NAME for entry in path.iterdir()):
             raise UserError(
-                f"{path} has files, but no study. Choose another directory with --directory=DIR."
+                f"{path} has files, but no study. Choose another directory with --logdir=DIR."
             ) from None
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seed_rl.common.config.flag_definitions import shown
 from seed_rl.study import results as results_lib
 from seed_rl.study import sampling
 from seed_rl.study import spec as spec_lib
@@ -124,7 +125,7 @@ def analyse(choice: Choice, performances: Sequence[Performance]) -> list[Value]:
 def groups(choice: Choice) -> list[Group]:
     """The values of a choice, or the bins of a range."""
     if choice.kind == "values":
-        return [Group(_label(value), value) for value in choice.domain]
+        return [Group(shown(value), value) for value in choice.domain]
     low, high = choice.low, choice.high
     if choice.kind == "integers" and high - low < _MOST_VALUES:
         return [Group(str(value), value) for value in range(int(low), int(high) + 1)]
@@ -199,7 +200,3 @@ def write(study: Study, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> P
 
 def _cells(interval: Interval | None) -> list[str]:
     return [f"{number:.6g}" for number in interval] if interval else [""] * 3
-
-
-def _label(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

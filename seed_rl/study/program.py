@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError
+from seed_rl.launch.run_lock import RunLock
 from seed_rl.study import (
     aggregate,
     directory,
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             study, at_once = seeds.open_study(arguments[1:])
             return _run(study, at_once, retry_failed=True)
         options = _parser().parse_args(arguments)
-        path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
+        path = Path(options.logdir or f"runs/study-{Path(options.spec).stem}")
         logdirs.check(path)
         study = directory.open_study(path, spec.load(options.spec))
         if options.results_only:
@@ -57,10 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("To try failed runs again, add --retry_failed.")
         return code
     except UserError as error:
-        text = str(error)
-        if arguments[:1] == ["seeds"]:
-            text = text.replace("--directory=DIR", "--logdir=DIR")  # The launcher's name of it.
-        print(f"error: {text}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return UserError.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -74,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("spec", metavar="SPEC.json", help="what to sample, see docs/studies.md")
-    parser.add_argument("--directory", help="for runs and results (default: runs/study-SPEC)")
+    parser.add_argument(
+        "--logdir", "--directory", help="for runs and results (default: runs/study-SPEC)"
+    )
     parser.add_argument("--parallel", type=_count, default=1, help="runs at a time (default: 1)")
     parser.add_argument("--retry_failed", action="store_true", help="resume failed runs, too")
     parser.add_argument(
@@ -90,7 +90,7 @@ def _count(text: str) -> int:
 
 
 def _run(study: Study, parallel: int, retry_failed: bool) -> int:
-    lock = runner.lock(study)
+    lock = RunLock(study.path, what="study")
     try:
         runner.check(study)  # Before the spec is written: a wrong one would keep its directory.
         study.write()

@@ -25,7 +25,6 @@ from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
 from seed_rl.launch.panel import Panel
 from seed_rl.launch.process import Process, describe_exit
-from seed_rl.launch.run_lock import RunLock
 from seed_rl.study import directory, display, performance, results, sampling, trials
 from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.display import StudyStatus
@@ -77,19 +76,6 @@ def check(study: Study) -> None:
             local.ask_program(arguments.parse(command(study, run)), quiet=True)
         except UserError as error:
             raise UserError(f"With {configuration}: {error}") from error
-
-
-def lock(study: Study) -> RunLock:
-    """Ensures that one study runs in the directory.
-
-    Raises:
-      UserError: one is running there already, or the directory is not writable.
-    """
-    try:
-        return RunLock(study.path)
-    except UserError as error:
-        message = str(error).replace("A run is active", "A study is running")
-        raise UserError(message.replace("--logdir=", "--directory=")) from error
 
 
 def take_over(study: Study, say: Callable[[str], None]) -> None:

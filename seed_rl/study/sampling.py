@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from seed_rl.common.config.flag_definitions import shown
 from seed_rl.study.fields import Scalar
 from seed_rl.study.spec import GIN_BINDINGS, Choice, Spec, exists
 
@@ -52,7 +53,7 @@ def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
     arguments = []
     for name, value in spec.flags.items():
         repeated = value if isinstance(value, tuple) else (value,)
-        arguments += [f"--{name}={_on_command_line(element)}" for element in repeated]
+        arguments += [f"--{name}={shown(element)}" for element in repeated]
     bindings = dict(spec.bindings)
     for choice in spec.choices:
         if choice.name not in configuration.values:
@@ -61,7 +62,7 @@ def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
         if choice.gin:
             bindings[choice.gin] = value
         else:
-            arguments.append(f"--{choice.flag}={_on_command_line(value)}")
+            arguments.append(f"--{choice.flag}={shown(value)}")
     # Last, since a flag file among them may have others.
     arguments += [f"--total_environment_frames={spec.frames}", f"--seed={seed}"]
     # Strings are gin expressions: "@GAE()" is a reference, "'tanh'" a string.
@@ -111,7 +112,3 @@ def quantile(choice: Choice, u: float) -> float:
 
 def _rounded(choice: Choice, value: float) -> float:
     return min(max(float(f"{value:.{_DIGITS}g}"), choice.low), choice.high)
-
-
-def _on_command_line(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

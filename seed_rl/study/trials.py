@@ -78,7 +78,7 @@ class Trials:
         except (ValueError, KeyError) as error:
             raise UserError(
                 f"{path} is damaged ({error}). Restore it, or choose another directory with "
-                "--directory=DIR."
+                "--logdir=DIR."
             ) from error
 
     def configurations(self) -> list[Configuration]:

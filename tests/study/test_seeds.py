@@ -116,7 +116,7 @@ def test_a_seed_that_failed_runs_again(tmp_path, monkeypatch):
 
 
 def test_messages_name_the_flags_of_the_launcher(tmp_path, capsys):
-    """Guards advice that the launcher refuses: there is no --directory here."""
+    """Guards advice that the launcher refuses."""
     (tmp_path / "study").mkdir()
     (tmp_path / "study/thesis.tex").touch()
     line = ["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"]

@@ -45,7 +45,7 @@ class Study:
     def start(self, *arguments, behaviour=""):
         self.file.write_text(json.dumps(self.spec))
         command = [sys.executable, str(PROGRAMS / "study_program.py"), str(self.file)]
-        command += [f"--directory={self.path}", *arguments]
+        command += [f"--logdir={self.path}", *arguments]
         with open(self.output, "ab") as output:
             process = subprocess.Popen(
                 command,
@@ -324,7 +324,7 @@ def test_one_study_per_directory_of_one_spec(study):
     process = study.start(behaviour="train")
     wait_until(study.trains)
     assert study.run() == 2
-    assert "error: A study is running in" in study.text()
+    assert "error: A study is active in" in study.text()
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 0
     study.spec["choices"]["value"]["uniform"] = [1, 8]
@@ -339,8 +339,10 @@ def test_a_directory_of_something_else_is_refused(study, capsys):
     study.path.mkdir()
     (study.path / "thesis.tex").write_text("")
     study.file.write_text(json.dumps(study.spec))
-    assert program.main([str(study.file), f"--directory={study.path}"]) == 2
-    assert "has files, but no study" in capsys.readouterr().err
+    for flag in ("logdir", "directory"):  # The second is an older name.
+        assert program.main([str(study.file), f"--{flag}={study.path}"]) == 2
+        assert "has files, but no study. " in (message := capsys.readouterr().err)
+        assert "another directory with --logdir=DIR" in message
 
 
 def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):
@@ -348,7 +350,7 @@ def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):
     study.spec["flags"] = {"env_name": "CartPole-v1", "lerning_rate": 1}
     study.spec["choices"] = {"entropy_cost": {"uniform": [0, 1]}}
     study.file.write_text(json.dumps(study.spec))
-    assert program.main([str(study.file), f"--directory={study.path}"]) == 2
+    assert program.main([str(study.file), f"--logdir={study.path}"]) == 2
     message = capsys.readouterr().err
     assert "error: With entropy_cost=0." in message and "lerning_rate" in message
     assert not (study.path / "study.json").exists(), "the mended spec would be another's"
@@ -358,7 +360,7 @@ def test_without_matplotlib_there_is_a_table(study, capsys, monkeypatch):
     assert study.run() == 0
     (study.path / "results.csv").unlink()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    arguments = [str(study.file), f"--directory={study.path}", "--results_only"]
+    arguments = [str(study.file), f"--logdir={study.path}", "--results_only"]
     assert program.main(arguments) == 0
     printed = capsys.readouterr().out
     assert "No plots: " in printed and "packages that are missing" in printed
@@ -369,7 +371,7 @@ def test_without_matplotlib_there_is_a_table(study, capsys, monkeypatch):
 def test_the_example_of_the_repository(repository, tmp_path):
     """Real learners and actors, gin bindings, from the spec to the plots."""
     command = ["-m", "seed_rl.study", "studies/toy_ppo.json"]
-    command += [f"--directory={tmp_path}/study", "--parallel=2"]
+    command += [f"--logdir={tmp_path}/study", "--parallel=2"]
     run_python(*command, code=0, cwd=repository, timeout=1500)
     with open(tmp_path / "study/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -110,8 +110,10 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
                 weights.refresh()
             if now - reported >= _REPORT_S:
                 reported = now
-                playing = np.count_nonzero(inference.store.silence() < _REPORT_S)
-                print(f"{playing} environments play; {score}; {weights}", file=sys.stderr)
+                silence = inference.store.silence()
+                playing = np.count_nonzero(silence < _REPORT_S)
+                news = f"{playing} environments play; {score}; {weights}{score.missing(silence)}"
+                print(news, file=sys.stderr)
         inference.store.close(done=score.complete)
         if score.complete:
             stop.wait(_DONE_S)
@@ -186,6 +188,22 @@ class _Score:
                 )
                 self._returns.append(episode.score)
                 print(json.dumps(dataclasses.asdict(episode)), file=results)
+
+    def missing(self, silence: np.ndarray) -> str:
+        """What to say if all episodes that are left are of environments that nobody has stepped.
+
+        Args:
+          silence: see `InferenceStore.silence`.
+        """
+        left, stepped = np.flatnonzero(self._left), np.flatnonzero(~np.isnan(silence))
+        if not self._limited or self.complete or not stepped.size:
+            return ""
+        if np.intersect1d(left, stepped).size:
+            return ""
+        return (
+            f"; waits for environments {left[0]} to {left[-1]}, which nobody steps: start more "
+            f"actors, or serve with --num_envs={stepped[-1] + 1}"
+        )
 
     def __str__(self) -> str:
         if not self._returns:

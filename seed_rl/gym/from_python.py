@@ -53,7 +53,10 @@ def unique_label(environment: Any) -> str:
     value that creates it, differs.
     """
     spec = None if callable(environment) else getattr(environment, "spec", None)
-    text = repr(_content(environment if spec is None else spec, {}))
+    try:
+        text = repr(_content(environment if spec is None else spec, {}))
+    except RecursionError:  # A deep structure: it shares a directory with others of its name.
+        text = ""
     name = label(environment) if spec is None else re.sub(r"[^\w.-]+", "_", spec.id)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 

@@ -30,9 +30,10 @@ from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
-from seed_rl.common.run_files.checkpoint_list import DIRECTORY
+from seed_rl.common.run_files.checkpoint_list import BEST, DIRECTORY
 
 OWNER = "mirror.json"
+_FOLDERS = (DIRECTORY, f"{BEST}/{DIRECTORY}")  # Of checkpoints.
 _MANIFEST = "MANIFEST.json"
 _COMPLETE = ".complete"
 _BEAT_S = 20.0
@@ -73,7 +74,7 @@ class Mirror:
         self._beating = threading.Lock()
         self._copied: dict[str, tuple[int, int]] = {}  # (size, modification time) by name.
         self._complete: set[str] = set()  # Checkpoints and their extra directories.
-        self._own_checkpoint = False
+        self._own: set[str] = set()  # Checkpoints that this learner has uploaded.
         self._skipped: set[Path] = set()  # Files that are not copied.
 
     @property
@@ -118,7 +119,7 @@ class Mirror:
         """Downloads the run.
 
         That is its newest intact checkpoint, the newest extra files (a replay) with the checkpoint
-        that they belong to, and all files that belong to no checkpoint.
+        that they belong to, the best checkpoint, and all files that belong to no checkpoint.
 
         Raises:
           UserError: it cannot be read, or all of its checkpoints are damaged.
@@ -133,14 +134,15 @@ class Mirror:
           Exception: any other error of the file system; the next call continues.
         """
         self._beat(force=True)
-        checkpoints = list(reversed(checkpoint_list.list_checkpoints(self.logdir / DIRECTORY)))
-        for entry in checkpoints:
-            if self._upload_checkpoint(entry.path):
-                self._own_checkpoint = True
+        kept = {folder: self._upload_checkpoints(folder) for folder in _FOLDERS}
         for path in self._other_files():
             self._upload_changed(path)
-        if self._own_checkpoint:
-            self._remove_old({entry.path.name for entry in checkpoints})
+        for folder, checkpoints in kept.items():
+            if checkpoints & self._own:
+                self._remove_old(folder, checkpoints)
+        for name in [n for n in self._copied if not os.path.lexists(self.logdir / n)]:
+            self._remote.remove(name)
+            del self._copied[name]
 
     def release(self) -> None:
         """Lets the next learner take over without waiting."""
@@ -211,11 +213,23 @@ class Mirror:
 
     def _restore(self) -> None:
         names = self._remote.names()
-        folders = {n.split("/")[1] for n in names if n.startswith(f"{DIRECTORY}/")}
-        matches = [(int(m[1]), m[0]) for f in folders if (m := checkpoint_list.NAME.fullmatch(f))]
+        others = set(names)
+        for folder in _FOLDERS:
+            below = {n for n in names if f"{n}/".startswith(f"{folder}/")}
+            self._restore_newest(folder, below)
+            others -= below
+        for name in sorted(others):
+            if not name.startswith(OWNER):
+                self._remote.download(name, self.logdir / name)
+                self._copied[name] = _stamp(self.logdir / name)
+
+    def _restore_newest(self, folder: str, names: set[str]) -> None:
+        """Downloads the newest intact one of a folder's checkpoints, which these files are of."""
+        found = {n.removeprefix(f"{folder}/").partition("/")[0] for n in names}
+        matches = [(int(m[1]), m[0]) for f in found if (m := checkpoint_list.NAME.fullmatch(f))]
         damaged = []
-        for _, folder in sorted(matches, reverse=True):
-            checkpoint = f"{DIRECTORY}/{folder}"
+        for _, name in sorted(matches, reverse=True):
+            checkpoint = f"{folder}/{name}"
             if f"{checkpoint}/{_MANIFEST}" not in names:
                 continue  # The learner ended while uploading it.
             try:
@@ -225,19 +239,16 @@ class Mirror:
                 shutil.rmtree(self.logdir / checkpoint, ignore_errors=True)
                 damaged.append(checkpoint)
             else:
-                logging.info("Resuming from %s/%s.", self.url, checkpoint)
+                if folder == DIRECTORY:
+                    logging.info("Resuming from %s/%s.", self.url, checkpoint)
                 self._restore_extras(checkpoint, names)
                 break
         else:
-            if damaged:
+            if damaged and folder == DIRECTORY:
                 raise UserError(
                     f"Every checkpoint in {self.url}/{DIRECTORY} is damaged. Choose "
                     "another --logdir to start over."
                 )
-        for name in sorted(names):
-            if name.partition("/")[0] != DIRECTORY and not name.startswith(OWNER):
-                self._remote.download(name, self.logdir / name)
-                self._copied[name] = _stamp(self.logdir / name)
 
     def _download_checkpoint(self, checkpoint: str, names: set[str]) -> None:
         local = self.logdir / checkpoint
@@ -270,23 +281,30 @@ class Mirror:
 
     # Uploading.
 
-    def _upload_checkpoint(self, path: Path) -> bool:
-        """Uploads the missing parts of a checkpoint; returns whether it is new there.
+    def _upload_checkpoints(self, folder: str) -> set[str]:
+        """Uploads the missing parts of a folder's checkpoints; returns the names of all."""
+        entries = checkpoint_list.list_checkpoints(self.logdir / folder)
+        for entry in reversed(entries):
+            self._upload_checkpoint(entry.path)
+        return {self._name(entry.path) for entry in entries}
+
+    def _upload_checkpoint(self, path: Path) -> None:
+        """Uploads the missing parts of a checkpoint.
 
         The learner may remove the checkpoint meanwhile; the rest is then left out.
         """
-        checkpoint = f"{DIRECTORY}/{path.name}"
-        new = checkpoint not in self._complete
+        checkpoint = self._name(path)
         try:
             sealed = _sealed(path)
-            if new:
+            if checkpoint not in self._complete:
                 # Parts of a checkpoint of that name, left by a learner that died.
                 self._remove(checkpoint, self._remote.names(checkpoint))
                 for name in sorted(sealed):
                     self._upload(path / name, f"{checkpoint}/{name}")
                 self._upload(path / _MANIFEST, f"{checkpoint}/{_MANIFEST}")
                 self._complete.add(checkpoint)
-                logging.info("Copied %s to %s.", path.name, self.url)
+                self._own.add(checkpoint)
+                logging.info("Copied %s to %s.", checkpoint, self.url)
             for folder in sorted(p for p in path.iterdir() if p.is_dir()):
                 extra = f"{checkpoint}/{folder.name}"
                 if extra in self._complete or any(n.startswith(f"{folder.name}/") for n in sealed):
@@ -299,19 +317,19 @@ class Mirror:
         except FileNotFoundError:
             if path.exists():
                 raise
-            return False
-        return new
 
     def _other_files(self) -> Iterator[Path]:
         for folder, folders, names in os.walk(self.logdir):
-            if Path(folder) == self.logdir and DIRECTORY in folders:
-                folders.remove(DIRECTORY)
-            for name in sorted(names):
-                if not name.startswith("."):  # Temporary files and locks.
-                    yield Path(folder, name)
+            # Those with a dot are temporary, or locks.
+            folders[:] = [
+                f
+                for f in folders
+                if not f.startswith(".") and self._name(Path(folder, f)) not in _FOLDERS
+            ]
+            yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
 
     def _upload_changed(self, path: Path) -> None:
-        name = path.relative_to(self.logdir).as_posix()
+        name = self._name(path)
         try:
             stamp = _stamp(path)
             if self._copied.get(name) != stamp:
@@ -329,15 +347,18 @@ class Mirror:
             logging.warning("Not copying %s: it is not a regular file.", path)
             self._skipped.add(path)
 
-    def _remove_old(self, kept: set[str]) -> None:
+    def _remove_old(self, folder: str, kept: set[str]) -> None:
         """Removes checkpoints that the learner has removed, and what earlier learners left.
 
-        Waits until this learner has uploaded a checkpoint, so that there is always an intact one.
+        Call it once this learner has uploaded one of those kept, so that one is always intact.
         """
-        names = self._remote.names(DIRECTORY)
-        for folder in sorted({name.split("/")[1] for name in names} - kept):
-            checkpoint = f"{DIRECTORY}/{folder}"
+        names = self._remote.names(folder)
+        depth = folder.count("/") + 2
+        for checkpoint in sorted({"/".join(n.split("/")[:depth]) for n in names} - kept):
             self._remove(checkpoint, {n for n in names if n.startswith(f"{checkpoint}/")})
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.logdir).as_posix()
 
     def _remove(self, checkpoint: str, names: set[str]) -> None:
         """Removes these files of a checkpoint, starting with those that mark it complete."""

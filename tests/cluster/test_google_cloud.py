@@ -363,13 +363,13 @@ def test_a_job_trains_loses_its_learner_and_finishes(
         try:
             actors = replica(1, SEED_RL_ACTORS_PER_MACHINE="2")
             first = replica(0)
-            wait_until(lambda: "Copied ckpt-" in first.text())
+            wait_until(lambda: "Copied checkpoints/ckpt-" in first.text())
             first.kill()
             GoogleApi(f"http://{services.host}", storage=address).write(
                 "gs://runs/pole/mirror.json", b'{"owner": null}'
             )
             second = replica(0)
-            wait_until(lambda: "Copied ckpt-" in second.text())
+            wait_until(lambda: "Copied checkpoints/ckpt-" in second.text())
             assert "Resuming from gs://runs/pole/checkpoints/ckpt-" in second.text()
             second.send(signal.SIGTERM)
             assert second.wait() == 143

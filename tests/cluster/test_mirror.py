@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -68,6 +69,7 @@ def test_a_run_comes_back_on_another_machine(open_mirror: Callable[[str], Mirror
     first = open_mirror("a")
     save(first.logdir, replay=True)
     newest = save(first.logdir, replay=True)
+    best = save(first.logdir / "best", keep=1)
     (first.logdir / "summaries").mkdir()
     (first.logdir / "summaries" / "events.1").write_bytes(b"event")
     first.copy()
@@ -84,15 +86,26 @@ def test_a_run_comes_back_on_another_machine(open_mirror: Callable[[str], Mirror
         if not name.startswith("checkpoints/") or name.startswith(f"checkpoints/{newest.name}/")
     }
     assert second.newest() == f"checkpoints/{newest.name}"
+    assert f"best/checkpoints/{best.name}/MANIFEST.json" in restored
 
 
 def test_the_copy_follows_what_is_added_changed_and_removed(
     open_mirror: Callable[[str], Mirror], url: str
 ) -> None:
+    """Also in best/; a round during a save copies nothing of what is being written."""
     mirror = open_mirror("a")
     for _ in range(4):
         save(mirror.logdir, keep=2)
+        save(mirror.logdir / "best", keep=1)
+        written = [mirror.logdir / "best/checkpoints/.saving-1-x", mirror.logdir / ".model.saving"]
+        for folder in written:
+            folder.mkdir()
+            (folder / "variables.index").write_text("half")
         mirror.copy()
+        for folder in written:
+            shutil.rmtree(folder)
+    (mirror.logdir / "best/returns.csv").unlink()
+    mirror.copy()
     found = {name: RemoteFiles(url).read(name) for name in RemoteFiles(url).names()}
     del found[OWNER]
     assert found == contents(mirror.logdir)

@@ -12,9 +12,10 @@ import math
 import time
 
 from seed_rl.common.callbacks import Callback, Report
+from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system import files
 
-DIRECTORY, _FILE = "best", "best.json"
+_FILE = "best.json"
 _PERIOD_S = 30.0
 
 
@@ -32,7 +33,7 @@ class BestCheckpoint(Callback):
         self._saved = self._best = -math.inf
 
     def on_start(self) -> None:
-        self._folder = self.run.logdir / DIRECTORY
+        self._folder = self.run.logdir / checkpoint_list.BEST
         try:
             self._best = float(json.loads((self._folder / _FILE).read_text("utf-8"))["return"])
         except (OSError, ValueError, LookupError, TypeError):

@@ -10,6 +10,8 @@ from pathlib import Path
 from seed_rl.common.errors import UserError
 
 DIRECTORY = "checkpoints"  # Of a run's logdir.
+BEST = "best"
+"""The best agent's, with a `DIRECTORY` of its own, in a run's logdir."""
 METADATA = "metadata.json"
 MODEL = "saved_model"
 """The exported policy, in a run's logdir."""

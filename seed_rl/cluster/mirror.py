@@ -19,6 +19,7 @@ import os
 import shutil
 import socket
 import stat
+import tempfile
 import threading
 import time
 import uuid
@@ -33,7 +34,8 @@ from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.run_files.checkpoint_list import BEST, DIRECTORY
 
 OWNER = "mirror.json"
-_FOLDERS = (DIRECTORY, f"{BEST}/{DIRECTORY}")  # Of checkpoints.
+_BEST_CHECKPOINTS = f"{BEST}/{DIRECTORY}"
+_FOLDERS = (DIRECTORY, _BEST_CHECKPOINTS)  # Of checkpoints.
 _MANIFEST = "MANIFEST.json"
 _COMPLETE = ".complete"
 _BEAT_S = 20.0
@@ -131,18 +133,27 @@ class Mirror:
 
         Raises:
           DisplacedError: another learner has taken over.
-          Exception: any other error of the file system; the next call continues.
+          Exception: any other error of the file system; the next call continues. That of a file
+            that belongs to no checkpoint is raised at the end.
         """
         self._beat(force=True)
         kept = {folder: self._upload_checkpoints(folder) for folder in _FOLDERS}
+        errors: list[Exception] = []
         for path in self._other_files():
-            self._upload_changed(path)
+            try:
+                self._upload_changed(path)
+            except DisplacedError:
+                raise
+            except Exception as error:  # Each file system has errors of its own.
+                errors.append(error)
         for folder, checkpoints in kept.items():
             if checkpoints & self._own:
                 self._remove_old(folder, checkpoints)
         for name in [n for n in self._copied if not os.path.lexists(self.logdir / n)]:
             self._remote.remove(name)
             del self._copied[name]
+        if errors:
+            raise errors[0]
 
     def release(self) -> None:
         """Lets the next learner take over without waiting."""
@@ -329,23 +340,39 @@ class Mirror:
             yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
 
     def _upload_changed(self, path: Path) -> None:
+        """Uploads a file as it is now: the learner may be writing to it."""
         name = self._name(path)
         try:
             stamp = _stamp(path)
-            if self._copied.get(name) != stamp:
-                self._upload(path, name)
-                self._copied[name] = stamp
+            if self._copied.get(name) == stamp or not self._is_file(path):
+                return
+            with tempfile.NamedTemporaryFile(prefix="seed_rl-") as snapshot:
+                shutil.copyfile(path, snapshot.name)
+                if name.startswith(f"{BEST}/") and not self._has_best():
+                    return  # It may describe a checkpoint that comes with the next round.
+                self._upload(Path(snapshot.name), name)
+            self._copied[name] = stamp
         except FileNotFoundError:
             if path.exists():
                 raise
 
     def _upload(self, path: Path, name: str) -> None:
         self._beat()
-        if stat.S_ISREG(path.lstat().st_mode):  # A FIFO would block; a link may point anywhere.
+        if self._is_file(path):
             self._remote.upload(path, name)
-        elif path not in self._skipped:
+
+    def _is_file(self, path: Path) -> bool:
+        """Whether to copy it: a FIFO would block, and a link may point anywhere."""
+        regular = stat.S_ISREG(path.lstat().st_mode)
+        if not regular and path not in self._skipped:
             logging.warning("Not copying %s: it is not a regular file.", path)
             self._skipped.add(path)
+        return regular
+
+    def _has_best(self) -> bool:
+        """Whether the newest checkpoint of the best agent, if there is one, has been uploaded."""
+        entries = checkpoint_list.list_checkpoints(self.logdir / _BEST_CHECKPOINTS)
+        return all(self._name(entry.path) in self._complete for entry in entries[-1:])
 
     def _remove_old(self, folder: str, kept: set[str]) -> None:
         """Removes checkpoints that the learner has removed, and what earlier learners left.

@@ -294,6 +294,62 @@ class _Ends(RemoteFiles):
         super().remove(name)
 
 
+class _During(RemoteFiles):
+    """A bucket, and what happens before each upload: `event(local, name)`."""
+
+    event: Callable[[pathlib.Path, str], None] = staticmethod(lambda local, name: None)
+
+    def upload(self, local: pathlib.Path, name: str) -> None:
+        self.event(local, name)
+        super().upload(local, name)
+
+
+def test_what_a_learner_writes_during_an_upload_comes_with_the_next_round(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Guards uploads whose client has measured the file, and what best.json says."""
+    remote = _During(f"memory://grows-{uuid.uuid4().hex}")
+    mirror = Mirror(remote, tmp_path)
+    save(tmp_path)
+    best = tmp_path / "best" / "best.json"
+
+    def write(local: pathlib.Path, name: str) -> None:
+        if name == "returns.csv":
+            before = local.read_bytes()
+            with (tmp_path / name).open("a") as returns:
+                returns.write("2\n")
+            assert local.read_bytes() == before
+            best.write_text(save(best.parent, keep=1).name)
+
+    remote.event = write
+    mirror.copy()
+    assert remote.names("best") == set()
+    remote.event = lambda local, name: None
+    mirror.copy()
+    assert remote.read("returns.csv") == (tmp_path / "returns.csv").read_bytes()
+    assert f"best/checkpoints/{best.read_text()}/MANIFEST.json" in remote.names()
+    assert remote.read("best/best.json") == best.read_bytes()
+
+
+def test_one_file_that_cannot_be_copied_holds_up_no_other(tmp_path: pathlib.Path) -> None:
+    remote = _During(f"memory://fails-{uuid.uuid4().hex}")
+    mirror = Mirror(remote, tmp_path)
+    save(tmp_path)
+    mirror.copy()
+    newest = save(tmp_path, keep=1)
+    (tmp_path / "summary").write_text("later than returns.csv")
+
+    def fail(local: pathlib.Path, name: str) -> None:
+        if name == "returns.csv":
+            raise OSError(name)
+
+    remote.event = fail
+    with pytest.raises(OSError, match=r"returns\.csv"):
+        mirror.copy()
+    assert remote.read("summary") is not None
+    assert {name.split("/")[1] for name in remote.names("checkpoints")} == {newest.name}
+
+
 @pytest.mark.parametrize("replay_later", [False, True])
 def test_after_any_number_of_changes_what_is_marked_complete_is_complete(
     tmp_path: pathlib.Path, replay_later: bool

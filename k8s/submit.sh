@@ -156,8 +156,8 @@ patch() { # KIND[/NAME] OPERATION PATH VALUE
   printf '      - {op: %s, path: %s, value: %s}\n' "$2" "$3" "$value"
 }
 
-# The options for CPUs, memory, accelerators and nodes, as patches of a component: before a JobSet is
-# made of the Jobs, and after the components whose values they replace.
+# The options for CPUs, memory, accelerators, nodes and images, as patches of a component: before a
+# JobSet is made of the Jobs, and after the components whose values they replace.
 pod=/spec/template/spec
 size() { # JOB CPUS MEMORY
   local resources="$pod/containers/0/resources"
@@ -178,7 +178,16 @@ gib() { # MEMORY
 limit() { # RESOURCE NUMBER
   patch Job/learner add "$pod/containers/0/resources/limits/${1/\//\~1}" "$2"
 }
+# Nodes ask the registry whether a tag has a new image; kind and minikube have those of none.
+pull() { # KIND/NAME CONTAINER IMAGE
+  [[ "$3" == */* && "$3" != *@* ]] || patch "$1" replace "$pod/$2/imagePullPolicy" IfNotPresent
+}
 resources="$(
+  pull Job/learner containers/0 "$learner_image"
+  $insecure || pull Job/learner initContainers/0 "$learner_image"
+  pull Job/actors containers/0 "$actor_image"
+  [[ ",$with," != *,tensorboard,* ]] ||
+    pull Deployment/tensorboard containers/0 "$tensorboard_image"
   size learner "$cpus" "$memory"
   size actors "$actor_cpus" "$actor_memory"
   [[ -z "$memory" ]] ||

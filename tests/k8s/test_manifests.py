@@ -187,6 +187,23 @@ def test_the_number_of_actors_is_written_once(engine):
     raise AssertionError("no actors")
 
 
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [("host/a/image:1", "Always"), ("image", "IfNotPresent"), ("host/i@sha256:1", "IfNotPresent")],
+)
+def test_only_images_that_a_registry_may_replace_are_pulled_again(image, policy):
+    """Guards the code of an image built again under its tag, and clusters without a registry."""
+    images = [f"--{name}_image={image}" for name in ("learner", "actor", "tensorboard")]
+    done = script("submit.sh", *images, "--with=tensorboard", "--dry_run", "gym", "vtrace", "2")
+    containers = [
+        container
+        for document in documents(done.stdout)
+        for pod in pods(document).values()
+        for container in pod["containers"] + pod.get("initContainers", [])
+    ]
+    assert [each["imagePullPolicy"] for each in containers] == [policy] * 4
+
+
 def test_exit_codes_lead_to_what_the_manual_says():
     """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach, nor one of
     several learners that has lost another (which counts). All else counts, so that nothing is tried

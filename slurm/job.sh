@@ -24,8 +24,7 @@
 #SBATCH --signal=TERM@30
 set -uo pipefail
 
-# How often Slurm, or the learner's directory, is asked again: for five minutes, after which Slurm
-# takes a silent node for lost (its default SlurmdTimeout).
+# How often Slurm is asked again: for five minutes.
 most_tries=10 retry_s=30
 stopped=75
 
@@ -92,16 +91,6 @@ requeue() {
 # What the last report in progress.json says.
 report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9.]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
 
-# Whether the learner failed for a reason that may pass.
-worth_a_retry() {  # EXIT_CODE
-  case "$1" in
-    1) [[ ! -e "$LOGDIR/slurm/ran" ]] ;; # It never ran: srun did not reach Slurm's controller.
-    # Its options were good before. Slurm may have lost a node on which the old learner still runs.
-    2) [[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]] ;;
-    *) false ;;
-  esac
-}
-
 cancel_actors() {
   local role
   for role in actor evaluator; do
@@ -126,7 +115,8 @@ learner() {
     rm -f "$LOGDIR/slurm/ran"
     program "$@"
     code=$?
-    if ((++tries == most_tries)) || ! worth_a_retry "$code"; then break; fi
+    # Without the mark, it never ran: srun did not reach Slurm's controller.
+    if ((++tries == most_tries || code != 1)) || [[ -e "$LOGDIR/slurm/ran" ]]; then break; fi
     say "trying again in $retry_s s"
     sleep "$retry_s"
   done

@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run, say
@@ -21,9 +22,12 @@ from seed_rl.cluster.run import ClusterRun, stopped_code
 from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
-from seed_rl.common.system.file_lock import LearnerLock
+from seed_rl.common.system.file_lock import HeldError, LearnerLock
 from seed_rl.launch import proxy
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET
+
+_PREDECESSOR_S = 300.0  # By then, engines and file systems take a silent machine for lost.
+_PERIOD_S = 5.0
 
 USAGE = """\
 usage: python -m seed_rl.cluster GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
@@ -105,12 +109,15 @@ def become(
     proxied = environment.get("SEED_RL_PROXY")
     if role.kind == roles.PROXY and secrets:
         proxy.check(pathlib.Path(secrets))  # Before its address draws actors to this machine.
+    if role.kind == roles.LEARNER and logdir and "--only_check_args" not in arguments:
+        own = LEARNERS.format(index=role.index) if role.index else ""
+        _check_alone(pathlib.Path(logdir, own), roles.restarted(environment))
     # With a proxy, the address in the file is the proxy's.
     met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
     if shared_file and options.learners > 1:
-        address = _meet_several(role, options.learners, logdir, address, environment)
+        address = _meet_several(role, options.learners, address, environment)
     elif shared_file and met:
-        address = _meet(role, pathlib.Path(shared_file), logdir, address)
+        address = _meet(role, pathlib.Path(shared_file), address)
     described = ClusterRun(
         options=options,
         logdir=logdir,
@@ -129,27 +136,46 @@ def become(
     return _command(described, role), {}
 
 
-def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | None) -> str:
+def _meet(role: Role, path: pathlib.Path, address: str | None) -> str:
     """Writes the learner's address to the file, or reads it there; returns it."""
     if role.kind not in (roles.LEARNER, roles.PROXY):
         return address_file.wait_for(path, say)
-    if role.kind == roles.LEARNER:
-        _check_alone(logdir)
     address = run.check_address(address) if address else address_file.own_address()
     address_file.publish(path, address)
     return address
 
 
-def _check_alone(logdir: str | None) -> None:
-    """Refuses a second learner, before its address draws the actors away from the first."""
-    if logdir and os.path.isdir(logdir):
-        LearnerLock(pathlib.Path(logdir)).release()
+def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
+    """Refuses a second learner, before its address draws the actors away from the first.
+
+    Args:
+      logdir: of the learner.
+      restarted: whether the first may be its predecessor, which is still saving, or on a lost
+        machine: it is then given some time.
+
+    Raises:
+      UserError: there is another learner, or the directory cannot be written.
+    """
+    waited_s = 0.0
+    while logdir.is_dir():
+        try:
+            LearnerLock(logdir).release()
+            return
+        except HeldError:
+            if not restarted or waited_s >= _PREDECESSOR_S:
+                raise
+        if not waited_s:
+            say(
+                f"a learner, maybe the predecessor of this one, still holds {logdir}: waiting "
+                f"until it has ended, up to {_PREDECESSOR_S:.0f} s"
+            )
+        time.sleep(_PERIOD_S)
+        waited_s += _PERIOD_S
 
 
 def _meet_several(
     role: Role,
     count: int,
-    logdir: str | None,
     addresses: str | None,
     environment: Mapping[str, str],
 ) -> str | None:
@@ -170,8 +196,6 @@ def _meet_several(
             "in SEED_RL_ADDRESS."
         )
     if learner:
-        own = LEARNERS.format(index=role.index) if role.index else ""
-        _check_alone(logdir and os.path.join(logdir, own))
         address = learners.nth(addresses, role.index) if addresses else address_file.own_address()
         address_file.publish(address_file.of_learner(path, role.index), address, start)
     files = [address_file.of_learner(path, i) for i in range(count)]

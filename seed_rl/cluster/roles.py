@@ -126,6 +126,16 @@ def address_from(environment: Mapping[str, str], learners: int = 1) -> str | Non
     return None
 
 
+def restarted(environment: Mapping[str, str]) -> bool:
+    """Whether an engine has started this process again, or may have (Kubernetes does not say).
+
+    Raises:
+      UserError: an engine's variables are invalid.
+    """
+    again = number(environment, "SLURM_RESTART_COUNT")
+    return bool(again) or bool(environment.get("JOB_COMPLETION_INDEX"))
+
+
 def evaluators_from(environment: Mapping[str, str]) -> int:
     """The number of evaluators of the run.
 

@@ -243,6 +243,39 @@ def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):
     lock.release()
 
 
+def _resume(folder, *flags, **environment):
+    variables = {"SEED_RL_ROLE": "learner", "SEED_RL_ADDRESS": "learner:8686", **environment}
+    return become(("gym", "vtrace", "2", f"--logdir={folder}", *flags), variables)
+
+
+@pytest.mark.parametrize("engine", [{"JOB_COMPLETION_INDEX": "0"}, {"SLURM_RESTART_COUNT": "1"}])
+def test_a_learner_that_an_engine_has_moved_waits_for_its_predecessor(
+    tmp_path, engine, monkeypatch, capsys
+):
+    """Guards the run from ending because the old one, on a lost node, holds the lock still."""
+    monkeypatch.setattr("seed_rl.cluster.__main__._PERIOD_S", 0.01)
+    lock = LearnerLock(tmp_path)
+    with futures.ThreadPoolExecutor(1) as pool:
+        moved = pool.submit(_resume, tmp_path, **engine)
+        wait_until(lambda: moved.done() or "predecessor" in capsys.readouterr().err)
+        lock.release()
+        assert "--run_mode=learner" in moved.result()[0]
+    monkeypatch.setattr("seed_rl.cluster.__main__._PREDECESSOR_S", 0.05)
+    lock = LearnerLock(tmp_path)
+    with pytest.raises(UserError, match="A learner is already running in --logdir"):
+        _resume(tmp_path, **engine)
+    _resume(tmp_path, "--only_check_args", **engine)
+    lock.release()
+
+
+def test_a_learner_that_no_engine_has_moved_is_refused_at_once(tmp_path, capsys):
+    lock = LearnerLock(tmp_path)
+    with pytest.raises(UserError, match="A learner is already running in --logdir"):
+        _resume(tmp_path, SLURM_RESTART_COUNT="0")
+    assert capsys.readouterr().err == ""
+    lock.release()
+
+
 def test_mistakes_are_one_line(cluster):
     mistaken = cluster(SEED_RL_ROLE="")
     assert mistaken.wait() == 2

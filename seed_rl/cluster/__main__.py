@@ -113,11 +113,9 @@ def become(
         own = LEARNERS.format(index=role.index) if role.index else ""
         _check_alone(pathlib.Path(logdir, own), roles.restarted(environment))
     # With a proxy, the address in the file is the proxy's.
-    met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
-    if shared_file and options.learners > 1:
-        address = _meet_several(role, options.learners, address, environment)
-    elif shared_file and met:
-        address = _meet(role, pathlib.Path(shared_file), address)
+    hidden = role.kind == roles.LEARNER and proxied and options.learners == 1
+    if shared_file and role.kind != roles.TENSORBOARD and not hidden:
+        address = _meet(role, options.learners, address, environment)
     described = ClusterRun(
         options=options,
         logdir=logdir,
@@ -134,15 +132,6 @@ def become(
         settings = described.proxy(pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_proxy_")))
         return settings.command(), settings.environment()
     return _command(described, role), {}
-
-
-def _meet(role: Role, path: pathlib.Path, address: str | None) -> str:
-    """Writes the learner's address to the file, or reads it there; returns it."""
-    if role.kind not in (roles.LEARNER, roles.PROXY):
-        return address_file.wait_for(path, say)
-    address = run.check_address(address) if address else address_file.own_address()
-    address_file.publish(path, address)
-    return address
 
 
 def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
@@ -173,31 +162,26 @@ def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
         waited_s += _PERIOD_S
 
 
-def _meet_several(
-    role: Role,
-    count: int,
-    addresses: str | None,
-    environment: Mapping[str, str],
-) -> str | None:
-    """As `_meet`, for several learners: writes the file of this one, and reads those of all.
+def _meet(role: Role, count: int, addresses: str | None, environment: Mapping[str, str]) -> str:
+    """Writes the address of this learner to its file, and reads those of all; returns them.
 
     Raises:
       LostLearnerError: another learner has not written its address.
     """
-    if role.kind == roles.TENSORBOARD:
-        return None
     path = pathlib.Path(environment["SEED_RL_ADDRESS_FILE"])
-    start = environment.get("SEED_RL_START", "")
+    start = environment.get("SEED_RL_START", "") if count > 1 else ""
     learner = role.kind == roles.LEARNER
-    if environment.get("SEED_RL_PROXY") or role.kind == roles.PROXY or (learner and not start):
+    proxied = environment.get("SEED_RL_PROXY") or role.kind == roles.PROXY
+    if count > 1 and (proxied or (learner and not start)):
         raise UserError(
             f"{count} learners with SEED_RL_ADDRESS_FILE need SEED_RL_START, a text that differs "
             "at each start, and cannot use a proxy. Alternatively, list all of their addresses "
             "in SEED_RL_ADDRESS."
         )
-    if learner:
-        address = learners.nth(addresses, role.index) if addresses else address_file.own_address()
-        address_file.publish(address_file.of_learner(path, role.index), address, start)
+    if learner or role.kind == roles.PROXY:
+        own = learners.nth(addresses, role.index) if addresses else address_file.own_address()
+        file = address_file.of_learner(path, role.index)
+        address_file.publish(file, run.check_address(own), start)
     files = [address_file.of_learner(path, i) for i in range(count)]
     try:  # Actors, which try again, do not know the name of the start.
         found = [address_file.wait_for(file, say, start=start if learner else "") for file in files]

@@ -227,8 +227,10 @@ def test_exit_codes_lead_to_what_the_manual_says():
         job["template"]["spec"] for job in the("JobSet", "learners")["spec"]["replicatedJobs"]
     )
     assert actions(several) == {**expected, LostLearnerError.exit_code: "Ignore"}
+    assert actors["backoffLimitPerIndex"] >= 10_000  # One given up would fail a finished run.
     # Without a set, nothing ends the actors when the learner is done: they must give up.
-    assert actions(the("Job", "plain", "actors")["spec"]) == expected
+    plain = the("Job", "plain", "actors")["spec"]
+    assert actions(plain) == expected and plain["backoffLimitPerIndex"] == 20
     for spec in (learner, actors):
         (container,) = spec["template"]["spec"]["containers"]
         assert "--stopped_exit_code=75" in container["args"]

@@ -96,6 +96,9 @@ has_gpu() {
     true) return 0 ;;
     false) return 1 ;;
   esac
+  case "${CUDA_VISIBLE_DEVICES-all}" in
+    "" | -1) return 1 ;;
+  esac
   command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1
 }
 
@@ -139,7 +142,8 @@ fi
 if [[ -t 0 && -t 1 ]]; then arguments+=(--interactive --tty); fi
 while IFS= read -r variable; do
   arguments+=(--env "$variable")
-done < <(compgen -e | grep -E '^(SEED_RL_|JOB_COMPLETION_INDEX$|SLURM_ARRAY_TASK_ID$|TERM$)')
+done < <(compgen -e | grep -E \
+  '^(SEED_RL_|WANDB_|(CUDA_VISIBLE_DEVICES|JOB_COMPLETION_INDEX|MUJOCO_GL|SLURM_ARRAY_TASK_ID|TERM)$)')
 arguments+=("${mounts[@]}" "${run_args[@]}")
 
 if [[ -n "$role" ]]; then

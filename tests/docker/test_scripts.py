@@ -133,6 +133,21 @@ def test_gpus_are_passed(docker):
     assert any(word.endswith("-gpu") for word in run)
 
 
+@pytest.mark.parametrize(("visible", "gpus"), [("1", ["all"]), ("-1", []), ("", [])])
+def test_the_callers_choice_of_gpus_holds_in_the_container(docker, visible, gpus):
+    """Guards a colleague's GPU. The value is not on the command line, as W&B's key must not be."""
+    docker.has_images()
+    (docker.folder / "info").write_text("map[nvidia:{} runc:{}]\n")
+    (docker.folder / "nvidia-smi").symlink_to("/bin/true")
+    chosen = {"CUDA_VISIBLE_DEVICES": visible, "WANDB_API_KEY": "secret", "MUJOCO_GL": "egl"}
+    code, messages = docker.call("docker/run.sh", *RUN, **chosen)
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert values(run, "--gpus") == gpus
+    assert {*chosen} <= set(values(run, "--env"))
+    assert "secret" not in " ".join(run)
+
+
 def test_a_rootless_engine_maps_the_caller_to_root(docker):
     docker.has_images()
     (docker.folder / "info").write_text("[name=seccomp name=rootless]\n")

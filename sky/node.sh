@@ -11,7 +11,7 @@ learners="${LEARNERS:-1}"
   fail "num_nodes must be at least $((learners + 1)): $learners for the learner, others for actors." \
     "On one node, use ./run_local.sh."
 python="${PYTHON:-$PWD/.venv/bin/python}"
-read -ra passed_on <<< "$FLAGS"
+read -rd '' -a passed_on <<< "$FLAGS" || true # All lines: it may be a block of YAML.
 # Twenty minutes: a learner that resumes reads its files, maybe a large replay, from the bucket first.
 actors=$((ACTORS_PER_NODE * (SKYPILOT_NUM_NODES - learners)))
 arguments=("$GAME" "$AGENT" "$actors" "$ENVS_PER_ACTOR" "--learners=$learners"

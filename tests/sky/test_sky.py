@@ -228,19 +228,19 @@ def arguments_of(cluster, tmp_path, rank, **envs):
 
 
 def test_each_of_several_learners_has_a_node(cluster, tmp_path):
-    """Under names of its own, for which a certificate can be made."""
+    """Under names of its own, for which a certificate can be made, and with all lines of FLAGS."""
     hosts = tmp_path / "bin" / "sudo"
     hosts.parent.mkdir()
     hosts.write_text(f"#!/bin/sh\ncat > {tmp_path}/hosts\n")
     hosts.chmod(0o755)
     path = f"{hosts.parent}:{os.environ['PATH']}"
     exchange = "--learner_addresses=learner:8786,learner-1:8786"
-    flags = {"SEED_RL_ADDRESS": "", "FLAGS": "--game=Pong --insecure", "ACTORS_PER_NODE": "3"}
+    flags = {"SEED_RL_ADDRESS": "", "FLAGS": "--game=Pong\n--insecure\n", "ACTORS_PER_NODE": "3"}
     for rank in (0, 1):
         (learner,) = arguments_of(cluster, tmp_path, rank, PATH=path, **flags)
-        assert {exchange, f"--learner_index={rank}", "--num_envs=12", "--run_mode=learner"} <= {
-            *learner.split()
-        }
+        flag = f"--learner_index={rank}"
+        expected = {exchange, flag, "--num_envs=12", "--run_mode=learner", "--insecure"}
+        assert expected <= {*learner.split()}
         named = (tmp_path / "hosts").read_text().splitlines()[-2:]
         assert named == ["10.0.0.1 learner # SEED RL", "10.0.0.2 learner-1 # SEED RL"]
     places = []

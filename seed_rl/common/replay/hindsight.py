@@ -101,11 +101,13 @@ class Hindsight:
         goals[replaced] = np.broadcast_to(new_goals, goals.shape)[replaced]
         if acted.any():
             achieved, new = observation[ACHIEVED][1:][acted], goals[:-1][acted]
-            after, before = (
-                self._compute_reward(achieved_goal=achieved, desired_goal=goal)
+            after, before = (  # Differences of bools and bytes are not rewards.
+                np.asarray(
+                    self._compute_reward(achieved_goal=achieved, desired_goal=goal), reward.dtype
+                )
                 for goal in (new, old)
             )
-            reward[1:][acted] += np.asarray(after - before, reward.dtype)
+            reward[1:][acted] += after - before
         return env_outputs
 
 

@@ -97,6 +97,23 @@ def test_parts_and_goals(length, probability):
     assert fraction == pytest.approx(probability, abs=0.08)
 
 
+@pytest.mark.parametrize("dtype", [bool, np.uint8])
+def test_rewards_may_be_bools_or_bytes(dtype):
+    """Guards rewards that get smaller: 0 - 1 of bytes is 255."""
+
+    def reaches(kind):
+        return lambda achieved_goal, desired_goal: (
+            (achieved_goal == desired_goal).all(-1).astype(kind)
+        )
+
+    before = windows()
+    before.env_outputs.observation["achieved_goal"] %= 3  # Some goals are reached by accident.
+    before.env_outputs.observation["desired_goal"] %= 3
+    parts = [Hindsight(reaches(kind), 1, 1.0, seed=0)(before) for kind in (np.float32, dtype)]
+    expected, rewards = (part.env_outputs.reward for part in parts)
+    np.testing.assert_array_equal(rewards, expected)
+
+
 def test_every_later_step_is_chosen():
     """Guards the strategy `future`: any later step of the episode, among them the very next."""
     part = Hindsight(reward_of, 1, 1.0, seed=0)(windows(done_probability=0.0))

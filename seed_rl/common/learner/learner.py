@@ -246,10 +246,13 @@ class Learner:
         try:
             on_lost_batch = self._inference.store.trained  # Inference may continue.
             metrics, feedback = self._training.run(self._next(batches), on_lost_batch)
-        except BATCHES_END:
-            if self.done:
+        except BATCHES_END as error:
+            # While the store is open, batches do not end by themselves, not even after all frames.
+            closed = self._inference.store.closed
+            if not (self.done and closed):
+                self._algorithm.check()
+            if self.done and (closed or isinstance(error, tf.errors.OutOfRangeError)):
                 return None
-            self._algorithm.check()
             raise
         self.train_steps += 1
         self._algorithm.trained_on(self._config.batch_size)

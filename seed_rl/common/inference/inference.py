@@ -204,8 +204,10 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
       Nest of `tf.TensorSpec` of the agent outputs recorded per step, without a batch dimension.
 
     Raises:
-      UserError: the network's outputs do not fit the environment, or its own initial state.
+      UserError: the network's outputs do not fit the environment, or its own initial state, or that
+        is not a batch of states.
     """
+    _check_initial_state(network)
     action, env_output = tf.nest.map_structure(
         lambda s: tf.zeros([1, *s.shape], s.dtype), (specs.action, specs.env_output)
     )
@@ -222,6 +224,29 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
                 f"one, but it must be {expected}."
             )
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), acted.agent_outputs)
+
+
+def _check_initial_state(network: Any) -> None:
+    """Refuses initial states that are not one per environment, or cannot be exported."""
+    name = type(network).__name__
+    for size in (1, 2):  # One or two layers would look like a batch.
+        state = network.initial_state(size)
+        for leaf in tf.nest.flatten(state):
+            if leaf is None or tf.convert_to_tensor(leaf).shape[:1] != [size]:
+                raise UserError(
+                    f"The network {name} returns initial_state({size}) = {_shapes(state)}, but the "
+                    f"first dimension of each array must be the batch, [{size}, ...]. Return () if "
+                    "there is no state."
+                )
+    traced = tf.function(lambda size: network.initial_state(size), autograph=False)
+    try:
+        traced.get_concrete_function(tf.TensorSpec([], tf.int32))
+    except Exception as error:
+        raise UserError(
+            f"The network {name} cannot be exported: its initial_state(batch_size) failed for a "
+            "scalar int32 tensor, which exported models take. Create states with tf.zeros or "
+            f"tf.fill, not with NumPy or Python's numbers. ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _shapes(nest: Nest) -> str:

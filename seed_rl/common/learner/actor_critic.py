@@ -81,7 +81,9 @@ class ActorCriticAlgorithm(Algorithm):
                 "parameters of the action distribution."
             )
         baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics.
-        if tf.is_tensor(baseline) and baseline.shape[1:] == [1]:
+        if not tf.is_tensor(baseline):
+            return
+        if baseline.shape.rank == 0 or baseline.shape[1:] == [1]:
             raise UserError(
                 f"The network's baseline is {baseline.shape}, but must be [batch], one value for "
                 "each environment: tf.squeeze(..., axis=-1)."

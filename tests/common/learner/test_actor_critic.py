@@ -29,12 +29,10 @@ STATE = (tf.zeros([1, 4]),)
 
 
 class Network(tf.Module):
-    def __init__(self, returned: Any):
+    def __init__(self, returned: Any, initial_state: Any):
         super().__init__()
         self._returned = returned
-
-    def initial_state(self, batch_size: int) -> Any:
-        return (tf.zeros([batch_size, 4]),)
+        self.initial_state = initial_state
 
     def __call__(
         self,
@@ -47,9 +45,10 @@ class Network(tf.Module):
         return self._returned
 
 
-def start(returned: Any) -> Any:
+def start(returned: Any, initial_state: Any = lambda size: (tf.zeros([size, 4]),)) -> Any:
     distribution = categorical_distribution(3, tf.int32)
-    algorithm = VTrace(VTraceConfig(), context(lambda: Network(returned), distribution, num_envs=5))
+    create = lambda: Network(returned, initial_state)  # noqa: E731
+    algorithm = VTrace(VTraceConfig(), context(create, distribution, num_envs=5))
     return initialize(algorithm, algorithm.network, SPECS)
 
 
@@ -68,6 +67,7 @@ def test_a_fitting_network_is_recorded():
     [
         ({"policy_logits": tf.zeros([1, 4])}, r"policy_logits are \(1, 4\).*\[batch, 3\]"),
         ({"baseline": tf.zeros([1, 1])}, r"baseline is \(1, 1\).*squeeze"),
+        ({"baseline": tf.zeros([])}, r"baseline is \(\).*squeeze"),
         ({"action": tf.zeros([1])}, r"the action float32\[1\].* must be int32\[1\]"),
         ({"action": tf.zeros([1, 3], tf.int32)}, r"the action int32\[1, 3\].* must be int32\[1\]"),
     ],
@@ -92,3 +92,20 @@ def test_a_lost_state_is_not_trained_on(returned: Any, message: str):
     """Guards recurrent networks: without a state, training would be another than acting."""
     with pytest.raises(UserError, match=message):
         start(returned)
+
+
+@pytest.mark.parametrize(
+    ("initial_state", "message"),
+    [
+        (lambda size: tf.zeros([1, size, 4]), r"initial_state\(2\) = float32\[1, 2, 4\], but"),
+        (lambda size: tf.zeros([2, size, 4]), r"initial_state\(1\) = float32\[2, 1, 4\], but"),
+        (lambda size: {"a": tf.zeros([])}, r"initial_state\(1\) = float32\[\], but .* \[1, ...\]"),
+        (lambda size: None, r"initial_state\(1\) = None, but .* \(\) if there is no state"),
+        (lambda size: np.zeros([size, 4], np.float32), "Network cannot be exported: .*tf.zeros"),
+        (lambda size: tf.constant([[0.0] * 4] * size), "Network cannot be exported: .*tf.zeros"),
+    ],
+)
+def test_a_wrong_initial_state_is_refused_at_the_start(initial_state: Any, message: str):
+    """Guards training on states of other environments, and runs that fail at their very end."""
+    with pytest.raises(UserError, match=message):
+        start((AgentOutput(**GOOD), initial_state(1)), initial_state)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import tensorflow as tf
+
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
@@ -33,7 +35,8 @@ def call_network(
     Raises:
       UserError: the network returns something else.
     """
-    parameters = inspect.signature(network.__call__).parameters
+    keras = isinstance(network, tf.keras.layers.Layer)  # Its `__call__` takes anything.
+    parameters = inspect.signature(network.call if keras else network.__call__).parameters
     required = [
         p
         for p in parameters.values()

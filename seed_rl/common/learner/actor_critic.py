@@ -81,6 +81,12 @@ class ActorCriticAlgorithm(Algorithm):
                 "parameters of the action distribution."
             )
         baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics.
+        for name, value in (("policy_logits", logits), ("baseline", baseline)):
+            if tf.is_tensor(value) and value.dtype != tf.float32:
+                raise UserError(
+                    f"The network's {name} is {value.dtype.name}, but must be float32: cast it at "
+                    "the end, whatever type the layers compute in."
+                )
         if not tf.is_tensor(baseline):
             return
         if baseline.shape.rank == 0 or baseline.shape[1:] == [1]:

@@ -15,6 +15,7 @@ from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.inference import initialize
+from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.types import Specs
 from tests.helpers.contexts import context
@@ -62,11 +63,30 @@ def test_a_fitting_network_is_recorded():
     start((AgentOutput(**GOOD | {"baseline": ()}), STATE))
 
 
+class KerasModel(tf.keras.Model):
+    """Of the form ((previous actions, environment outputs), state)."""
+
+    def call(self, inputs: Any, agent_state: Any, unroll: bool = False) -> Any:
+        _, env_outputs = inputs
+        return env_outputs.reward + tf.cast(unroll, tf.float32), agent_state
+
+
+def test_a_keras_model_may_have_the_form_of_existing_programs():
+    """Guards that its `call` is asked for its form: `__call__` takes any arguments."""
+    action, env_outputs = tf.nest.map_structure(
+        lambda spec: tf.zeros([2, *spec.shape], spec.dtype), (SPECS.action, SPECS.env_output)
+    )
+    output, _ = call_network(KerasModel(), action, env_outputs, (), unroll=True)
+    np.testing.assert_array_equal(output, [1.0, 1.0])
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"policy_logits": tf.zeros([1, 4])}, r"policy_logits are \(1, 4\).*\[batch, 3\]"),
         ({"baseline": tf.zeros([1, 1])}, r"baseline is \(1, 1\).*squeeze"),
+        ({"policy_logits": tf.zeros([1, 3], tf.bfloat16)}, "policy_logits is bfloat16.*float32"),
+        ({"baseline": tf.zeros([1], tf.float16)}, "baseline is float16.*float32"),
         ({"baseline": tf.zeros([])}, r"baseline is \(\).*squeeze"),
         ({"action": tf.zeros([1])}, r"the action float32\[1\].* must be int32\[1\]"),
         ({"action": tf.zeros([1, 3], tf.int32)}, r"the action int32\[1, 3\].* must be int32\[1\]"),

@@ -37,6 +37,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
     An episode counts as truncated if `info["TimeLimit.truncated"]` (from gym's time limit wrapper)
     or `info["abandoned"]` is true. Results that follow the new interface are returned unchanged.
+    Other public attributes are the environment's own.
     """
 
     def __init__(self, env: Any):
@@ -44,6 +45,13 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self.observation_space = as_gymnasium_space(env.observation_space)
         self.action_space = as_gymnasium_space(env.action_space)
         self.metadata = dict(getattr(env, "metadata", None) or {})
+        if (fps := self.metadata.get("video.frames_per_second")) is not None:
+            self.metadata.setdefault("render_fps", fps)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":  # Not set yet while the adapter is unpickled.
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.env, name)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -75,7 +83,10 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         return observation, reward, bool(done) and not truncated, bool(done) and truncated, info
 
     def render(self) -> Any:
-        return self.env.render()
+        """A picture: the old default was a window. The last gym takes no mode here."""
+        render: Callable[..., Any] = getattr(self.env, "render", super().render)
+        by_mode = "mode" in inspect.signature(render).parameters
+        return render(mode="rgb_array") if by_mode else render()
 
     def close(self) -> None:
         if hasattr(self.env, "close"):

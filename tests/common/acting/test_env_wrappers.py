@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting import env_wrappers
+from seed_rl.common.acting import env_wrappers, goals
 from seed_rl.common.acting.env_adapters import OldGymAdapter, as_gymnasium, as_gymnasium_space
+from seed_rl.common.acting.video import Film
 from seed_rl.common.errors import UserError
 from seed_rl.testing import envs
 
@@ -167,6 +170,37 @@ def test_old_gym_environment(truncate: bool) -> None:
     assert env.step(0)[2:4] == (False, False)
     assert env.step(0)[2:4] == (not truncate, truncate)
     env.close()  # It has no close() of its own.
+
+
+class OldReach(envs.OldGymEnv):
+    """With goals and pictures."""
+
+    metadata = {"render.modes": ["human", "rgb_array"], "video.frames_per_second": 50}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.zeros(len(achieved))
+
+    def render(self, mode: str = "human") -> Any:
+        return np.zeros((4, 6, 3), np.uint8) if mode == "rgb_array" else True
+
+
+def test_hindsight_finds_the_rewards_of_old_environments() -> None:
+    box = spaces.Box(0.0, 1.0, (2,))
+    space = spaces.Dict(observation=box, achieved_goal=box, desired_goal=box)
+    env = OldReach()
+    assert goals.compute_reward(env, space) == env.compute_reward
+    assert goals.compute_reward(copy.deepcopy(as_gymnasium(env)), space)
+    assert goals.compute_reward(envs.OldGymEnv(), space) is None
+
+
+def test_old_environments_are_filmed_at_their_speed() -> None:
+    """Guards against their default, which is a window."""
+    frames: list[Any] = []
+    video: Any = SimpleNamespace(add=lambda frame, fps: frames.append((frame.shape, fps)))
+    Film(OldReach(), video).reset()
+    assert frames == [((4, 6, 3), 50.0)]
+    with pytest.raises(UserError, match="cannot be recorded"):
+        Film(envs.OldGymEnv(), video).reset()
 
 
 def test_abandoned_of_old_environments() -> None:

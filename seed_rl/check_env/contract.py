@@ -12,7 +12,7 @@ from seed_rl.check_env.findings import Findings, Unusable
 from seed_rl.check_env.goal_check import GoalCheck
 from seed_rl.check_env.space_check import check_spaces
 from seed_rl.common import nest
-from seed_rl.common.acting import action_masks, env_adapters, rewards
+from seed_rl.common.acting import action_masks, env_adapters, env_wrappers, rewards
 from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import LARGEST
@@ -212,6 +212,16 @@ class Contract:
                 "Return the dtype that the space declares, or declare the one returned.",
             )
             return
+        try:
+            env_wrappers.observation_converter(space)(value)
+        except UserError as error:
+            self.findings.must(
+                "choice",
+                f"{call}: {error}",
+                "The actor ends with this message.",
+                "Count from 0, or from the start of the space; n is the number of values.",
+            )
+            raise Unusable from None
         self.findings.should(
             "bounds",
             f"{call} returned values outside of the bounds of its space: {_shown(value)} is not in "

@@ -322,18 +322,32 @@ def _by_parts(
 
 
 def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Converter:
-    """A function from <int>[*space.shape] or [k, *space.shape] to <float32>[(k,) sum]."""
+    """A function from <int>[*space.shape] or [k, *space.shape] to <float32>[(k,) sum].
+
+    It raises a UserError if a value is not in the space: it would become that of another value.
+    """
     start, rank = space.start, len(space.shape or ())
     sizes = np.reshape(space.n if isinstance(space, spaces.Discrete) else space.nvec, -1)
     offsets, total = np.cumsum(sizes) - sizes, int(sizes.sum())
 
     def convert(value: Any) -> np.ndarray:
         choices = np.asarray(value) - start
-        if np.ndim(choices) == rank:  # For one environment, much faster.
+        one = np.ndim(choices) == rank  # For one environment, much faster.
+        if one and not rank:
+            fits: Any = 0 <= choices < total
+        else:
+            choices = np.reshape(choices, -1 if one else (-1, len(offsets)))
+            fits = ((choices >= 0) & (choices < sizes)).all()
+        if not fits:
+            raise UserError(
+                f"An observation has the value {np.asarray(value).tolist()}, which is not in its "
+                f"space {space}. Declare a space with all values."
+            )
+        columns = offsets + choices
+        if one:
             vector = np.zeros(total, np.float32)
-            vector[offsets + np.reshape(choices, -1)] = 1.0
+            vector[columns] = 1.0
             return vector
-        columns = offsets + np.reshape(choices, (-1, len(offsets)))
         vectors = np.zeros((len(columns), total), np.float32)
         vectors[np.arange(len(columns))[:, np.newaxis], columns] = 1.0
         return vectors

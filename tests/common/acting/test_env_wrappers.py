@@ -112,6 +112,22 @@ def test_observations_for_agents(space: Any, value: Any, expected: list[float]) 
     assert batch.dtype == np.float32 and batch.tolist() == [expected] * 2
 
 
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (spaces.Discrete(5), -1),
+        (spaces.Discrete(5, start=5), 10),
+        (spaces.MultiDiscrete([2, 3]), [2, 0]),
+        (spaces.MultiDiscrete([2, 3]), [0, -1]),
+    ],
+)
+def test_a_choice_outside_its_space_is_not_another(space: Any, value: Any) -> None:
+    convert = env_wrappers.observation_converter(spaces.Dict(a=space))
+    for given in (np.array(value), np.array([space.sample(), value])):
+        with pytest.raises(UserError, match=r"has the value .*-?\d.* not in its space .*Discrete"):
+            convert({"a": given})
+
+
 def test_actions_for_agents() -> None:
     """Nested boxes become vectors within [-1, 1]; the environment gets its own form back."""
     inner = spaces.Dict(

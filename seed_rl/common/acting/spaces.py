@@ -59,12 +59,25 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
       name: its name in messages.
 
     Raises:
-      UserError: the space does not consist of arrays of fixed shape (Text, Graph, ...).
+      UserError: the space does not consist of arrays of fixed shape (Text, Graph, ...), has no
+        values, or is a Dict whose keys cannot be sorted.
     """
+    found = _specs(space, name)
+    if not any(np.prod(spec.shape) for spec in nest.flatten(found)):
+        raise UserError(f"The {name} space {space} is empty: it must have at least one number.")
+    return found
+
+
+def _specs(space: spaces.Space[Any], name: str) -> Any:
+    """`specs` of a part, which may be empty."""
     if isinstance(space, spaces.Dict):
-        return {key: specs(sub, f"{name}/{key}") for key, sub in space.spaces.items()}
+        if len({type(key) for key in space.spaces}) > 1:
+            raise UserError(
+                f"The keys of the {name} space {space} are of several types: make them strings."
+            )
+        return {key: _specs(sub, f"{name}/{key}") for key, sub in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(specs(sub, f"{name}/{i}") for i, sub in enumerate(space.spaces))
+        return tuple(_specs(sub, f"{name}/{i}") for i, sub in enumerate(space.spaces))
     if not isinstance(
         space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     ):
@@ -97,8 +110,8 @@ def describe(space: spaces.Space[Any]) -> str:
     if isinstance(space, spaces.MultiDiscrete):
         return f"{space.nvec.tolist()} choices from {space.start.tolist()}"
     if isinstance(space, spaces.Box):
-        return f"{specs(space)} from {_bounds(space.low)} to {_bounds(space.high)}"
-    return str(specs(space))
+        return f"{_specs(space, '')} from {_bounds(space.low)} to {_bounds(space.high)}"
+    return str(_specs(space, ""))
 
 
 def _bounds(values: np.ndarray) -> str:
@@ -300,7 +313,7 @@ def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
 
 
 def _leaf_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], np.ndarray]:
-    spec = specs(space, "action")
+    spec = _specs(space, "action")
     shape = (size, *spec.shape)
     dtype = np.dtype(space.dtype)
     low: Any = 0

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.spaces import describe, parse
+from seed_rl.common.acting.spaces import describe, parse, specs
+from seed_rl.common.errors import UserError
 
 DISTINCT = [
     spaces.Discrete(6),
@@ -33,6 +34,28 @@ DISTINCT = [
 
 def test_different_spaces_differ() -> None:
     assert len({describe(space) for space in DISTINCT}) == len(DISTINCT)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(0, 1, (0,)), "is empty"),
+        (spaces.Dict(), "is empty"),
+        (spaces.Tuple([spaces.Dict(), spaces.Box(0, 1, (2, 0))]), "is empty"),
+        (spaces.Dict({1: spaces.Discrete(2), "a": spaces.Discrete(2)}), "several types"),
+        (spaces.Text(3), "fixed shape"),
+    ],
+)
+def test_spaces_that_cannot_be_used_are_refused(space: Any, message: str) -> None:
+    """Guards against tracebacks of NumPy and TensorFlow."""
+    with pytest.raises(UserError, match=f"observation space .*{message}"):
+        specs(space)
+
+
+def test_a_part_of_a_space_may_be_empty() -> None:
+    space = spaces.Dict(a=spaces.Box(0, 1, (0,)), b=spaces.Discrete(2))
+    assert specs(space)["a"].shape == (0,)
+    assert "float32[0]" in describe(space)
 
 
 @pytest.mark.parametrize("space", DISTINCT, ids=describe)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from seed_rl.common import nest
 from seed_rl.common.acting import env_adapters, rewards, spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
@@ -142,7 +143,8 @@ class BatchedEnvironment:
           config: passed to `create_env_fn`.
 
         Raises:
-          UserError: a space does not consist of arrays of fixed shape.
+          UserError: a space does not consist of arrays of fixed shape, or the environments have
+            different spaces.
         """
         ids = np.asarray(id_offset, np.int32)
         self._env_ids = ids if ids.ndim else ids + np.arange(batch_size, dtype=np.int32)
@@ -150,6 +152,7 @@ class BatchedEnvironment:
         try:
             for env_id in self._env_ids:
                 self._envs.append(env_adapters.as_gymnasium(create_env_fn(int(env_id), config)))
+            self._check_spaces()
         except BaseException:
             self.close()
             raise
@@ -245,6 +248,21 @@ class BatchedEnvironment:
                 env.close()
         self._envs = []
 
+    def _check_spaces(self) -> None:
+        """Refuses environments whose observations or actions would not fit the same arrays."""
+        found = []
+        for env in self._envs:
+            spaces.specs(env.action_space, "action")
+            observations = nest.map_structure(str, spaces.specs(env.observation_space))
+            found.append((observations, spaces.describe(env.action_space)))
+        for env_id, other in zip(self._env_ids, found, strict=True):
+            if other != found[0]:
+                raise UserError(
+                    f"Environment {env_id} has observations {other[0]} and actions {other[1]}, but "
+                    f"environment {self._env_ids[0]} has {found[0][0]} and {found[0][1]}. All "
+                    "environments of a run must have the same spaces: pad what varies."
+                )
+
     def _reset(self, row: int, seed: int | None = None) -> None:
         with self._reset_calls[row]:
             observation, _ = self._envs[row].reset(seed=seed)
@@ -255,18 +273,17 @@ class BatchedEnvironment:
     def _step(self, row: int, action: Any) -> None:
         with self._step_calls[row]:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
-        self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
-        if "score_reward" in info:
-            score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
-            self._raw_reward[row] = score
-        success = info.get("is_success")
-        if success is not None:
-            success = rewards.number(success, self._env_ids[row], "is_success")
-        self._success[row] = np.nan if success is None else success
+            self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
+            if "score_reward" in info:
+                score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
+                self._raw_reward[row] = score
+            success = info.get("is_success")
+            if success is not None:
+                success = rewards.number(success, self._env_ids[row], "is_success")
+            self._success[row] = np.nan if success is None else success
+            self._done[row] = bool(terminated or info.get("learning_episode_over", False))
         if terminated:
-            self._done[row] = True
             self._reset(row)
             return
-        self._done[row] = bool(info.get("learning_episode_over", False))
         self._truncated[row] = bool(truncated)
         self._observations.write(row, observation, self._owners[row])

@@ -360,3 +360,27 @@ def test_created_environments_are_closed_if_a_later_one_fails() -> None:
     with pytest.raises(RuntimeError, match="licences"):
         BatchedEnvironment(create, 3, 0)
     assert closed == [True, True]
+
+
+def test_environments_of_different_spaces_are_refused() -> None:
+    """Guards against actions that mean something else in some of them."""
+
+    class Choices(envs.LifeStepEnv):
+        def __init__(self, number: int):
+            super().__init__()
+            self.action_space = spaces.Discrete(number)
+
+    message = "Environment 4 has .* 3 choices from 0, but environment 2 has .* 2 choices"
+    with pytest.raises(UserError, match=message):
+        BatchedEnvironment(lambda env_id, _: Choices(3 if env_id == 4 else 2), 3, 2)
+
+
+def test_an_info_that_is_none_names_its_environment() -> None:
+    class Careless(envs.LifeStepEnv):
+        def step(self, action: Any) -> Any:
+            return (*super().step(action)[:4], None)
+
+    env = BatchedEnvironment(lambda *_: Careless(), 1, 3)
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=r"Environment 3 raised in step\(\)"):
+        env.step(np.int64([0]))

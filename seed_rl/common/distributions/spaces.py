@@ -90,11 +90,16 @@ def check_multi_discrete_space(space: Any) -> None:
 
 
 def check_box_space(space: Any) -> None:
-    """Checks that the space is a vector with bounds -1 and 1 for every component.
+    """Checks that the space is a vector of floats with bounds -1 and 1 for every component.
 
     Raises:
       UserError: it is not.
     """
+    if np.dtype(space.dtype).kind != "f" or not np.isfinite([space.low, space.high]).all():
+        raise UserError(
+            f"Actions must be a Box of floats with bounds, not {space}. Declare the smallest and "
+            "largest useful values; use MultiDiscrete for whole numbers."
+        )
     _check_vector(space)
     if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
         raise UserError(

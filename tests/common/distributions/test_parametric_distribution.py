@@ -340,6 +340,8 @@ def test_works_in_a_graph_with_unknown_batch(space):
         (spaces.Box(0.0, 1.0, (2,)), "UniformBoundActionSpaceWrapper"),
         (spaces.Box(-1.0, 1.0, (2, 2)), "flatten"),
         (spaces.Text(3), "Supported are"),
+        (spaces.Box(-1, 1, (2,), np.int32), "Box of floats .* use MultiDiscrete"),
+        (spaces.Box(-np.inf, 1, (2,)), "with bounds, not Box.* Declare the smallest"),
     ],
 )
 def test_other_spaces_are_refused_with_the_fix(space, fix):

@@ -237,9 +237,11 @@ class BatchedEnvironment:
         return self._observations.batch
 
     def render(self, mode: str = "human", **kwargs: Any) -> Any:
-        """Renders the first environment; `mode` is ignored, Gymnasium sets it at creation."""
-        del mode
-        return self._envs[0].render(**kwargs)
+        """Renders the first environment; `mode` is old gym's, Gymnasium sets it at creation."""
+        env = self._envs[0]
+        if isinstance(env, env_adapters.OldGymAdapter):
+            return env.render(mode)
+        return env.render(**kwargs)
 
     def close(self) -> None:
         """Closes all environments, even if some raise."""

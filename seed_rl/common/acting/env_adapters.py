@@ -82,11 +82,11 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         truncated = bool(info.get("TimeLimit.truncated", False) or info.get("abandoned", False))
         return observation, reward, bool(done) and not truncated, bool(done) and truncated, info
 
-    def render(self) -> Any:
-        """A picture: the old default was a window. The last gym takes no mode here."""
+    def render(self, mode: str = "rgb_array") -> Any:
+        """A picture, or a window with `mode="human"`. The last gym sets it at creation."""
         render: Callable[..., Any] = getattr(self.env, "render", super().render)
         by_mode = "mode" in inspect.signature(render).parameters
-        return render(mode="rgb_array") if by_mode else render()
+        return render(mode=mode) if by_mode else render()
 
     def close(self) -> None:
         if hasattr(self.env, "close"):

@@ -12,6 +12,7 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.common.acting import env_wrappers, goals
+from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_adapters import OldGymAdapter, as_gymnasium, as_gymnasium_space
 from seed_rl.common.acting.video import Film
 from seed_rl.common.errors import UserError
@@ -210,11 +211,12 @@ def test_hindsight_finds_the_rewards_of_old_environments() -> None:
 
 
 def test_old_environments_are_filmed_at_their_speed() -> None:
-    """Guards against their default, which is a window."""
+    """Guards against their default, which is a window, and programs that ask for that."""
     frames: list[Any] = []
     video: Any = SimpleNamespace(add=lambda frame, fps: frames.append((frame.shape, fps)))
     Film(OldReach(), video).reset()
     assert frames == [((4, 6, 3), 50.0)]
+    assert BatchedEnvironment(lambda env_id, config: OldReach(), 1, 0, None).render() is True
     with pytest.raises(UserError, match="cannot be recorded"):
         Film(envs.OldGymEnv(), video).reset()
 

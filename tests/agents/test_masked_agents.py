@@ -31,7 +31,7 @@ SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
             {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128},
             marks=pytest.mark.nightly,
         ),
-        ("sac", {"replay_ratio": 64, **SIZES}),
+        pytest.param("sac", {"replay_ratio": 64, **SIZES}, marks=pytest.mark.nightly),
     ],
 )
 def test_no_forbidden_action_is_taken(name, arguments, tmp_path):

@@ -15,6 +15,8 @@ import pytest
 from tests.helpers import run
 from tests.helpers.clients import ClientTests
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def cartpole(repository: Any, build_folder: Any) -> pathlib.Path:
@@ -44,14 +46,12 @@ class TestClient(ClientTests):
     pass
 
 
-@pytest.mark.slow
 def test_it_needs_neither_tensorflow_nor_python(cartpole: pathlib.Path) -> None:
     linked = run("ldd", cartpole, code=0).stdout
     assert "grpc" in linked
     assert "tensorflow" not in linked and "python" not in linked
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

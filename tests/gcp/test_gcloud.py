@@ -94,6 +94,7 @@ def test_without_gcloud(tmp_path: pathlib.Path) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="needs gcloud")
 def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
     path = f"{pathlib.Path(shutil.which('gcloud') or '').parent}:/usr/bin:/bin"

@@ -24,7 +24,8 @@ R2D2 = [
 ]
 
 
-@pytest.mark.parametrize("agent", ["vtrace", pytest.param("r2d2", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
 def test_inference_and_mirrored_training_on_devices_of_their_own(tmp_path, agent):
     """Trains, saves at the end, and continues from there on one device."""
     module = f"seed_rl.gym.{agent}_main"

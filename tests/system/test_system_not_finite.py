@@ -49,6 +49,7 @@ def test_one_actor_of_two(place):
     assert learner.wait() == 0, learner.text()
 
 
+@pytest.mark.nightly
 def test_all_of_them(forks, place):
     """Guards against a run that learns nothing to its end, and keeps the last good checkpoint."""
     learner = place.learner(fault(""))

@@ -58,6 +58,7 @@ def check_clients(port, secrets):
         client.close()
 
 
+@pytest.mark.nightly
 def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
     """Guards rotation: actors read their files again, and one that has not got its yet says so.
 

@@ -91,6 +91,7 @@ def test_a_disk_that_fills_up(place):
     assert "Traceback" not in run.text()
 
 
+@pytest.mark.nightly
 def test_stopped_actors_are_named(place):
     """Guards against "actors 2/2" alone, and against blaming the learner that waits for them."""
     run = start(place)

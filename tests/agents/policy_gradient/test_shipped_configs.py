@@ -91,6 +91,7 @@ def test_the_target_is_followed(tmp_path, config, frames):
     assert result.returns[-300:].mean() > 0.85 * 4
 
 
+@pytest.mark.nightly
 def test_the_cue_is_remembered(tmp_path):
     """A recurrent network, trained on shuffled whole unrolls: 1 with memory, 1/3 without."""
     job = make_job(

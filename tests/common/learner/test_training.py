@@ -33,7 +33,7 @@ def train(forks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["loop"]])
+@pytest.mark.parametrize("more", [[], pytest.param(["loop"], marks=pytest.mark.nightly)])
 def test_two_learners_equal_one(train, more):
     """Guards the update of several learners, processes that share each batch."""
     (single, _) = train(1, *more)

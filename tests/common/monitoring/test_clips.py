@@ -26,7 +26,7 @@ pytest.importorskip("imageio")
 FILMED = "tests.helpers.odd_envs:FilmedWithoutTensorFlow"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     tmp_path: pathlib.Path, socket_address: str
 ) -> None:

@@ -57,6 +57,15 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
     }
 
 
+def test_clips_are_images_of_tensorboard(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    gif = b"GIF89a\x03\x00\x02\x01..."
+    writer.clip(7, gif)
+    writer.close()
+    ((step, image),) = read_arrays(tmp_path)["clips/agent"]
+    assert step == 7 and image.tolist() == [b"3", b"258", gif]
+
+
 def test_options_reach_tensorboard_before_any_scalar(tmp_path, caplog):
     """Guards the first thing every run writes: without it, none of its curves were written."""
     writer = SummaryWriter(tmp_path)

@@ -115,6 +115,8 @@ To train without the GPU:  SEED_RL_GPU=false $0 ..."
   image="$(learner_image "$family" -gpu)"
   build_options=(--gpu --target=learner)
   run_args+=(--gpus all)
+  [[ -n "${CUDA_VISIBLE_DEVICES-all}" && "${CUDA_VISIBLE_DEVICES-}" != -1 ]] || # SEED_RL_GPU=true
+    unset CUDA_VISIBLE_DEVICES
 else
   image="$(learner_image "$family")"
   build_options=(--target=learner)

@@ -178,9 +178,9 @@ gib() { # MEMORY
 limit() { # RESOURCE NUMBER
   patch Job/learner add "$pod/containers/0/resources/limits/${1/\//\~1}" "$2"
 }
-# Nodes ask the registry whether a tag has a new image; kind and minikube have those of none.
+# Nodes ask the registry for the newest image of a tag; kind and minikube have images of none.
 pull() { # KIND/NAME CONTAINER IMAGE
-  [[ "$3" == */* && "$3" != *@* ]] || patch "$1" replace "$pod/$2/imagePullPolicy" IfNotPresent
+  [[ "$3" != */* || "$3" == *@* ]] || patch "$1" add "$pod/$2/imagePullPolicy" Always
 }
 resources="$(
   pull Job/learner containers/0 "$learner_image"

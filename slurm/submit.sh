@@ -194,7 +194,7 @@ if [[ -n "${SLURM_JOB_ID:-}" ]]; then
 fi
 # Slurm refuses two ways to set memory.
 sets_memory() {  # OPTION ...
-  [[ -n "${SBATCH_MEM_PER_NODE:-}${SBATCH_MEM_PER_CPU:-}${SBATCH_MEM_PER_GPU:-}" || " $*" == *" --mem"* ]]
+  [[ -n "${SBATCH_MEM_PER_NODE:-}${SBATCH_MEM_PER_CPU:-}${SBATCH_MEM_PER_GPU:-}" || " $*" =~ \ --mem(-per-cpu|-per-gpu)?[=\ ] ]]
 }
 sets_memory ${learner_options[@]+"${learner_options[@]}"} || learner_options+=(--mem=8G)
 sets_memory ${actor_options[@]+"${actor_options[@]}"} || actor_options+=(--mem=2G)

@@ -22,7 +22,7 @@ from seed_rl.cluster.run import ClusterRun, stopped_code
 from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
-from seed_rl.common.system.file_lock import HeldError, LearnerLock
+from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.launch import proxy
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET
 
@@ -140,7 +140,7 @@ def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
     Args:
       logdir: of the learner.
       restarted: whether the first may be its predecessor, which is still saving, or on a lost
-        machine: it is then given some time.
+        machine, and the directory may not be mounted yet: both are then given some time.
 
     Raises:
       UserError: there is another learner, or the directory cannot be written.
@@ -150,14 +150,14 @@ def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
         try:
             LearnerLock(logdir).release()
             return
-        except HeldError:
+        except UserError as error:
             if not restarted or waited_s >= _PREDECESSOR_S:
                 raise
-        if not waited_s:
-            say(
-                f"a learner, maybe the predecessor of this one, still holds {logdir}: waiting "
-                f"until it has ended, up to {_PREDECESSOR_S:.0f} s"
-            )
+            if not waited_s:
+                say(
+                    f"{error} Waiting up to {_PREDECESSOR_S:.0f} s, since it may be the "
+                    "predecessor of this one"
+                )
         time.sleep(_PERIOD_S)
         waited_s += _PERIOD_S
 

@@ -50,10 +50,10 @@ FRAME, INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
 """The engine's names of observations, and our names where there are both."""
 
 _HEIGHT, _WIDTH = 72, 96
+_FPS = 60
 _MAX_SEED = 2**31 - 1
 # Tests combine seeds with this number, training with the engine's default, 0, so that procedural
 # levels of tests never occur in training. The value is that of the paper's published evaluation.
-_FPS = 60
 _TEST_MIXER_SEED = 0x600D5EED
 _HOLD_OUT = "allowHoldOutLevels"
 

@@ -84,9 +84,8 @@ def make(task_id: str, num_envs: int, num_threads: int = 1, **arguments: Any) ->
     if task_id not in envpool.list_all_envs():
         raise UserError(f"EnvPool has no environment {task_id}; envpool.list_all_envs() lists all.")
 
-    def create(**seed: Any) -> Any:
-        return envpool.make_gymnasium(
-            task_id, num_envs=num_envs, num_threads=num_threads, **arguments, **seed
-        )
+    def create(seed: int) -> Any:
+        settings = {"num_threads": num_threads, "seed": seed, **arguments}
+        return envpool.make_gymnasium(task_id, num_envs=num_envs, **settings)
 
     return EnvPool(create, num_envs)

@@ -6,11 +6,13 @@ run's record has no code, so its environment must be given again: `seed_rl.load(
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dis
 import functools
 import hashlib
 import os
+import random
 import re
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
+import gymnasium
 import numpy as np
 
 from seed_rl.common.errors import UserError
@@ -26,6 +29,8 @@ from seed_rl.common.errors import UserError
 NAME = f"{__name__}:create"
 """As --env_name."""
 _FILE = "SEED_RL_ENVIRONMENT_FILE"
+_RANDOM = (np.random.Generator, np.random.RandomState, random.Random)
+_EMPTY_CELL = types.CellType()  # Of a variable that has no value yet.
 
 
 def importable(value: Any) -> str | None:
@@ -53,26 +58,29 @@ def unique_label(environment: Any) -> str:
     value that creates it, differs.
     """
     spec = None if callable(environment) else getattr(environment, "spec", None)
+    name = getattr(spec, "id", None)
+    name = re.sub(r"[^\w.-]+", "_", name) if isinstance(name, str) else label(environment)
     try:
-        text = repr(_content(environment if spec is None else spec, {}))
-    except RecursionError:  # A deep structure: it shares a directory with others of its name.
+        text = repr(_content(environment, {}))
+    except Exception:  # Too deep, say. The name of a directory must not keep a run from starting.
         text = ""
-    name = label(environment) if spec is None else re.sub(r"[^\w.-]+", "_", spec.id)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def _content(value: Any, seen: dict[int, Any]) -> Any:
-    """What a value consists of, without addresses, file names and line numbers.
+    """What a value consists of, without addresses, random states, file names and line numbers.
 
     Pickles would differ from process to process: they note which equal strings are one object.
     """
     inner = functools.partial(_content, seen=seen)
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (bytes, bytearray)):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, (list, tuple, collections.deque)):
         return [*map(inner, value)]
     if isinstance(value, dict):
-        return inner([*value.items()])
+        return inner([getattr(value, "default_factory", None), *value.items()])
     if isinstance(value, (set, frozenset)):
         return sorted(map(repr, map(inner, value)))
     if isinstance(value, types.CodeType):
@@ -84,16 +92,22 @@ def _content(value: Any, seen: dict[int, Any]) -> Any:
     seen[id(value)] = value  # Kept, so that no other gets its id.
     if isinstance(value, types.FunctionType):
         read = {n: value.__globals__.get(n) for n in _names_read(value.__code__)}
-        closure = [cell.cell_contents for cell in value.__closure__ or ()]
+        cells = [cell for cell in value.__closure__ or () if cell != _EMPTY_CELL]
+        closure = [cell.cell_contents for cell in cells]
         return inner([value.__code__, read, closure, value.__defaults__, value.__kwdefaults__])
     if isinstance(value, type):
         own = {n: v for n, v in vars(value).items() if not n.startswith("__") or callable(v)}
         return inner([value.__qualname__, value.__bases__, own])
+    if isinstance(value, _RANDOM):
+        return type(value).__qualname__
+    if isinstance(value, gymnasium.Env):  # Private attributes may be seeds that the system chose.
+        public = {n: v for n, v in vars(value).items() if n[:1] != "_"}
+        return inner([type(value), value.spec, public])
     try:
-        parts = value.__reduce_ex__(2) if not isinstance(value, np.random.Generator) else ()
+        parts = value.__reduce_ex__(2)
     except Exception:  # A class' method or property; a lock, an open file, ...
         parts = [getattr(value, name, None) for name in ("__func__", "fget", "fset")]
-    return inner([type(value).__qualname__, parts])
+    return inner([type(value), parts, getattr(value, "__wrapped__", None)])
 
 
 def _names_read(code: types.CodeType) -> Iterator[str]:

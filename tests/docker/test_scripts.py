@@ -146,6 +146,9 @@ def test_the_callers_choice_of_gpus_holds_in_the_container(docker, visible, gpus
     assert values(run, "--gpus") == gpus
     assert {*chosen} <= set(values(run, "--env"))
     assert "secret" not in " ".join(run)
+    docker.call("docker/run.sh", *RUN, **chosen, SEED_RL_GPU="true")
+    (*_, run) = docker.calls("run")
+    assert ("CUDA_VISIBLE_DEVICES" in values(run, "--env")) == (visible == "1")
 
 
 def test_a_rootless_engine_maps_the_caller_to_root(docker):

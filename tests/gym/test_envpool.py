@@ -59,6 +59,8 @@ def test_pools_without_a_seed_differ() -> None:
     """Guards actors, and games of an evaluation, from all being copies of one."""
     starts = [make(1).reset(seed=None)[0] for _ in range(4)]
     assert len(np.unique(starts, axis=0)) == 4
+    chosen = [make(1, seed=3).reset(seed=None)[0] for _ in range(2)]
+    np.testing.assert_array_equal(*chosen)
 
 
 def test_unknown_names() -> None:

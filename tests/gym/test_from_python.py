@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-import functools, threading
+import collections, functools, random, threading
 import gymnasium, numpy as np
 from seed_rl.gym import from_python
 
@@ -15,6 +15,8 @@ class Maze(gymnasium.Env):
     def __init__(self, size=3, names=frozenset(("a", "b", "c"))):
         super().__init__()
         self.size, self.random = size, np.random.default_rng()
+        self.others = np.random.RandomState(), random.Random()
+        self.np_random  # Its seed is chosen by the system.
     @property
     def area(self):
         return self.size ** 2
@@ -28,11 +30,29 @@ def make(goal):
 def factory(goal):
     return lambda: [Maze(each) for each in (goal, size)]
 
+class Scale(gymnasium.RewardWrapper):
+    def __init__(self, env, factor):
+        super().__init__(env)
+        self.factor = factor
+    def reward(self, reward):
+        return self.factor * reward
+
+def unfinished():
+    return lambda: later
+    later = 1
+
+def captured(*values):
+    return [lambda value=value: Maze(value) for value in values]
+
 size = 4
 made = (
     Maze, Maze.make, lambda: make(3), factory(4), factory(5), functools.partial(make, 3),
     functools.partial(make, goal=3), lambda: make(4), Maze(), Maze(5),
     gymnasium.make("CartPole-v1"), gymnasium.make("CartPole-v1", max_episode_steps=9),
+    *(Scale(gymnasium.make("CartPole-v1"), factor) for factor in (1, 2)), unfinished(),
+    *captured(collections.deque([1]), collections.deque([2])),
+    *captured(collections.defaultdict(int), collections.defaultdict(list)),
+    *captured(functools.lru_cache(lambda: 1), functools.lru_cache(lambda: 2), bytes(99)),
 )
 print([from_python.unique_label(each) for each in made])
 """
@@ -51,12 +71,12 @@ def test_labels_differ_for_other_environments_and_are_the_same_next_time(tmp_pat
     first = labels(tmp_path / "one.py")
     assert len(set(first)) == len(first)
     names = ["Maze", "make", "lambda", "lambda", "lambda", "make", "make", "lambda", "Maze", "Maze"]
-    names += ["CartPole-v1", "CartPole-v1"]
+    names += ["CartPole-v1"] * 4 + ["lambda"] * 8
     assert [name.rpartition("-")[0] for name in first] == names
     assert labels(tmp_path / "two.py", "# One more line.\n" + PROGRAM) == first
     for before, after, others in (
         ("size = 4", "size = 5", [3, 4]),
-        ("self.size ** 2", "self.size ** 3", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("self.size ** 2", "self.size ** 3", [*range(10), *range(15, 22)]),
         ("return Maze(goal)", "return Maze(goal + 1)", [2, 5, 6, 7]),
     ):
         then = labels(tmp_path / "one.py", PROGRAM.replace(before, after))

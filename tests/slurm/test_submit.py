@@ -63,6 +63,12 @@ def test_memory_is_set_once(submit):
     assert memory("--learner-mem-per-cpu=4G") == ["--mem-per-cpu=4G", "--mem=2G"]
     assert memory("--mem-per-cpu=4G") == ["--mem-per-cpu=4G"] * 2
     assert memory(SBATCH_MEM_PER_CPU="4G") == []
+    assert memory("--mem-bind=local") == [
+        "--mem-bind=local",
+        "--mem=8G",
+        "--mem-bind=local",
+        "--mem=2G",
+    ]
 
 
 def test_several_learners_are_one_job_with_a_node_for_each(submit):

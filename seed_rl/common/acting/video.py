@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from seed_rl.common.system.extras import missing_extra
 
 _FORMATS = (".mp4", ".gif")
 _DEFAULT_FPS = 30.0
-_GIF_FPS = 25  # At most: GIFs count hundredths of a second, and browsers slow down below two.
 _GIF_PIXELS = 320  # Pixels of the longer side: GIFs of textures are large.
 
 
@@ -23,8 +22,8 @@ class VideoWriter:
     """Writes a video file frame by frame, under another name until it is complete.
 
     Args:
-      path: ends with .mp4 (H.264), or with .gif, which is scaled down and has at most 25 frames a
-        second; its directory is created.
+      path: ends with .mp4 (H.264), or with .gif, which is scaled down and, of fast games, has
+        each second, third or fourth frame; its directory is created.
 
     Raises:
       UserError: a different extension, imageio is missing, or the file cannot be written.
@@ -49,34 +48,52 @@ class VideoWriter:
         self._imageio = imageio
         self._path, self._partial = path, partial
         self._is_gif = path.suffix.lower() == ".gif"
-        self._frames, self._stride = 0, 1  # Given, and how many of them to each in the file.
+        self._stride = 1  # How many frames to each in the file.
+        self._skipped: list[np.ndarray] = []  # Since the last in the file.
         self._writer: Any = None
 
     def add(self, frame: np.ndarray, fps: float) -> None:
         """Adds a frame <uint8>[height, width, 3]; the first call's `fps` is the video's."""
         if self._writer is None:
             if self._is_gif:
-                self._stride = math.ceil(fps / _GIF_FPS)
-                options: dict[str, Any] = {
-                    "duration": 10 * round(100 * self._stride / fps),
-                    "loop": 0,
-                }
+                self._stride, duration = _gif_timing(fps)
+                options: dict[str, Any] = {"duration": duration, "loop": 0}
             else:
                 # H.264 requires even sizes; imageio's default of 16 would blur small screens.
                 options = {"fps": fps, "macro_block_size": 2}
             self._writer = self._imageio.get_writer(self._partial, **options)
-        if self._frames % self._stride == 0:
-            shrink = -(-max(frame.shape) // _GIF_PIXELS) if self._is_gif else 1
-            self._writer.append_data(_scaled_down(frame, shrink))
-        self._frames += 1
+            self._append(frame)
+            return
+        self._skipped.append(frame)
+        if len(self._skipped) == self._stride:
+            self._append(frame)
 
     def close(self) -> None:
         """Completes the file, if there are frames."""
         if self._writer is None:
             self._partial.unlink(missing_ok=True)
             return
+        if self._skipped:
+            self._append(self._skipped[-1])  # How it ended.
         self._writer.close()
         self._partial.replace(self._path)
+
+    def _append(self, frame: np.ndarray) -> None:
+        self._skipped = []
+        shrink = -(-max(frame.shape) // _GIF_PIXELS) if self._is_gif else 1
+        self._writer.append_data(_scaled_down(frame, shrink))
+
+
+def _gif_timing(fps: float) -> tuple[int, int]:
+    """How many frames to each of a GIF, and how many milliseconds that is shown.
+
+    GIFs count hundredths of a second, and browsers show a frame of less than two for ten.
+    """
+    for stride in itertools.count(1):
+        exact = 100 * stride / fps
+        if exact > 1.9 and abs(round(exact) / exact - 1) < 0.11:
+            break
+    return stride, 10 * round(exact)
 
 
 def _scaled_down(frame: np.ndarray, factor: int) -> np.ndarray:

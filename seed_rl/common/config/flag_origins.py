@@ -142,10 +142,10 @@ def read(arguments: Sequence[str]) -> list[str]:
     return ours
 
 
-def _sources(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _sources(arguments: Sequence[str], again: bool = False) -> Iterator[tuple[str, str]]:
     number, _ = _replayed
-    yield from flag_files.expanded(arguments[:number], SAVED_RUN)
-    yield from flag_files.expanded(arguments[number:], COMMAND_LINE)
+    yield from flag_files.expanded(arguments[:number], SAVED_RUN, again=again)
+    yield from flag_files.expanded(arguments[number:], COMMAND_LINE, again=again)
 
 
 def _given(arguments: Sequence[str]) -> dict[str, str]:
@@ -154,7 +154,8 @@ def _given(arguments: Sequence[str]) -> dict[str, str]:
     noted, stream = _noted
     given: dict[str, str] = {}
     with contextlib.suppress(UserError):  # A file has changed since absl read it.
-        for name, source in _named(iter(stream) if noted == arguments else _sources(arguments)):
+        read_now = iter(stream) if noted == arguments else _sources(arguments, again=True)
+        for name, source in _named(read_now):
             if source == SAVED_RUN and recorded is not None:
                 source = recorded.get(name, DATACLASS)
             given[name] = source

@@ -227,7 +227,7 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
 
 
 def _check_initial_state(network: Any) -> None:
-    """Refuses initial states that are not one per environment, or cannot be exported."""
+    """Refuses initial states that are not one per environment."""
     name = type(network).__name__
     for size in (1, 2):  # One or two layers would look like a batch.
         state = network.initial_state(size)
@@ -238,6 +238,15 @@ def _check_initial_state(network: Any) -> None:
                     f"first dimension of each array must be the batch, [{size}, ...]. Return () if "
                     "there is no state."
                 )
+
+
+def check_exportable(network: Any) -> None:
+    """Refuses a network whose initial states cannot be exported, before it has been trained.
+
+    Raises:
+      UserError: see above.
+    """
+    name = type(network).__name__
     traced = tf.function(lambda size: network.initial_state(size), autograph=False)
     try:
         traced.get_concrete_function(tf.TensorSpec([], tf.int32))
@@ -245,7 +254,8 @@ def _check_initial_state(network: Any) -> None:
         raise UserError(
             f"The network {name} cannot be exported: its initial_state(batch_size) failed for a "
             "scalar int32 tensor, which exported models take. Create states with tf.zeros or "
-            f"tf.fill, not with NumPy or Python's numbers. ({type(error).__name__}: {error})"
+            "tf.fill, not with NumPy or Python's numbers, or add --nosave_model. "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 

@@ -35,8 +35,10 @@ def call_network(
     Raises:
       UserError: the network returns something else.
     """
-    keras = isinstance(network, tf.keras.layers.Layer)  # Its `__call__` takes anything.
-    parameters = inspect.signature(network.call if keras else network.__call__).parameters
+    parameters = inspect.signature(network.__call__).parameters
+    takes_anything = any(p.kind == p.VAR_POSITIONAL for p in parameters.values())
+    if takes_anything and isinstance(network, tf.keras.layers.Layer):
+        parameters = inspect.signature(network.call).parameters
     required = [
         p
         for p in parameters.values()

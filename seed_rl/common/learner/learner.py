@@ -25,7 +25,7 @@ from seed_rl.common.callbacks import Callbacks, Run
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
-from seed_rl.common.inference.inference import CentralInference, initialize
+from seed_rl.common.inference.inference import CentralInference, check_exportable, initialize
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import BATCHES_END, TrainingStep
@@ -76,6 +76,8 @@ class Learner:
         job, run, config = self._job, self._run, self._config
         with self._strategy.scope():
             initialize(self._algorithm, self._algorithm.network, job.specs)
+            if config.save_model:
+                check_exportable(self._algorithm.network)
             self._saved_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="train_steps")
         self._training = TrainingStep(
             self._algorithm,

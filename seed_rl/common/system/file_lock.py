@@ -43,10 +43,6 @@ def try_lock_directory(descriptor: int, directory: pathlib.Path) -> bool:
         return True
 
 
-class HeldError(UserError):
-    """Another learner holds the lock."""
-
-
 class LearnerLock:
     """Prevents a second learner from writing to a directory.
 
@@ -60,8 +56,7 @@ class LearnerLock:
           logdir: the run's existing directory.
 
         Raises:
-          HeldError: another learner holds the lock.
-          UserError: the directory cannot be written.
+          UserError: another learner holds the lock, or the directory cannot be written.
         """
         try:
             self._file = files.open_no_link(logdir / "learner.pid", "a+")
@@ -71,7 +66,7 @@ class LearnerLock:
             self._file.seek(0)
             pid = self._file.read().strip()
             self._file.close()
-            raise HeldError(
+            raise UserError(
                 f"A learner is already running in --logdir={logdir} (process {pid}). Stop it, or "
                 "choose another directory."
             )

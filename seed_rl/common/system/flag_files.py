@@ -10,7 +10,10 @@ from seed_rl.common.system import shipped
 
 
 def expanded(
-    arguments: Sequence[str], source: str = "", reading: tuple[str, ...] = ()
+    arguments: Sequence[str],
+    source: str = "",
+    reading: tuple[str, ...] = (),
+    again: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Arguments, with those in flag files in their place, and what each is from.
 
@@ -20,6 +23,7 @@ def expanded(
       arguments: as given.
       source: what they are from; for others it is "flag file PATH".
       reading: the files that they are from, each named by the one before.
+      again: whether they have been read before: pipes, which would block now, are left out.
 
     Raises:
       UserError: a file cannot be read, or includes itself.
@@ -40,6 +44,8 @@ def expanded(
                 f"--flagfile={path}: the file includes itself, perhaps through another: remove "
                 "that line."
             )
+        if again and not os.path.isfile(found):
+            continue
         try:
             with open(found, encoding="utf-8") as file:
                 lines = [line.strip() for line in file]
@@ -48,4 +54,4 @@ def expanded(
         except UnicodeDecodeError as error:
             raise UserError(f"--flagfile={path}: this is not a text file.") from error
         inner = [line for line in lines if line and not line.startswith(("#", "//"))]
-        yield from expanded(inner, f"flag file {path}", (*reading, real))
+        yield from expanded(inner, f"flag file {path}", (*reading, real), again)

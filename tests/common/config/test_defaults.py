@@ -95,15 +95,19 @@ def test_nested_flag_files_are_named(flag_file, tmp_path):
     assert got["changed"]["width"] == "flag file outer.flags"
 
 
-def test_a_pipe_as_a_flag_file_is_read_once():
-    """Guards `--flagfile=<(...)`, which a second reader finds empty."""
+@pytest.mark.parametrize("parsed_by_absl", [False, True])
+def test_a_pipe_as_a_flag_file_is_read_once(parsed_by_absl):
+    """Guards `--flagfile=<(...)`, which a second reader finds empty, or waits for."""
+    settings = {"gnu": False} if parsed_by_absl else {}
     reader, writer = os.pipe()
     os.write(writer, b"--depth=8\n")
     os.close(writer)
-    got = answer(f"--flagfile=/dev/fd/{reader}", "--width=4", pass_fds=(reader,))
+    flags = f"--flagfile=/dev/fd/{reader}", "--width=4"
+    got = answer(*flags, pass_fds=(reader,), settings=settings)
     os.close(reader)
     assert got["values"]["depth"] == 8
-    assert got["changed"]["depth"] == f"flag file /dev/fd/{reader}"
+    origin = "command line" if parsed_by_absl else f"flag file /dev/fd/{reader}"
+    assert got["changed"]["depth"] == origin
     assert got["changed"]["width"] == "command line"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.env_specs import env_output_specs
-from seed_rl.common.inference.inference import initialize
+from seed_rl.common.inference.inference import check_exportable, initialize
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.types import Specs
@@ -71,12 +72,17 @@ class KerasModel(tf.keras.Model):
         return env_outputs.reward + tf.cast(unroll, tf.float32), agent_state
 
 
-def test_a_keras_model_may_have_the_form_of_existing_programs():
-    """Guards that its `call` is asked for its form: `__call__` takes any arguments."""
+class OwnCall(KerasModel):
+    __call__ = KerasModel.call
+
+
+@pytest.mark.parametrize("model", [KerasModel, OwnCall])
+def test_a_keras_model_may_have_the_form_of_existing_programs(model: Any):
+    """Guards that its `call` is asked for its form where `__call__` takes any arguments."""
     action, env_outputs = tf.nest.map_structure(
         lambda spec: tf.zeros([2, *spec.shape], spec.dtype), (SPECS.action, SPECS.env_output)
     )
-    output, _ = call_network(KerasModel(), action, env_outputs, (), unroll=True)
+    output, _ = call_network(model(), action, env_outputs, (), unroll=True)
     np.testing.assert_array_equal(output, [1.0, 1.0])
 
 
@@ -115,14 +121,24 @@ def test_a_lost_state_is_not_trained_on(returned: Any, message: str):
 
 
 @pytest.mark.parametrize(
+    "initial_state",
+    [lambda n: np.zeros([n, 4], np.float32), lambda n: tf.constant([[0.0] * 4] * n)],
+)
+def test_states_that_cannot_be_exported(initial_state: Any):
+    """They can be trained and played, so only learners that export refuse them, at their start."""
+    start((AgentOutput(**GOOD), initial_state(1)), initial_state)
+    network: Any = SimpleNamespace(initial_state=initial_state)
+    with pytest.raises(UserError, match="cannot be exported: .*tf.zeros.*--nosave_model"):
+        check_exportable(network)
+
+
+@pytest.mark.parametrize(
     ("initial_state", "message"),
     [
         (lambda size: tf.zeros([1, size, 4]), r"initial_state\(2\) = float32\[1, 2, 4\], but"),
         (lambda size: tf.zeros([2, size, 4]), r"initial_state\(1\) = float32\[2, 1, 4\], but"),
         (lambda size: {"a": tf.zeros([])}, r"initial_state\(1\) = float32\[\], but .* \[1, ...\]"),
         (lambda size: None, r"initial_state\(1\) = None, but .* \(\) if there is no state"),
-        (lambda size: np.zeros([size, 4], np.float32), "Network cannot be exported: .*tf.zeros"),
-        (lambda size: tf.constant([[0.0] * 4] * size), "Network cannot be exported: .*tf.zeros"),
     ],
 )
 def test_a_wrong_initial_state_is_refused_at_the_start(initial_state: Any, message: str):

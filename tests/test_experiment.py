@@ -31,6 +31,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import run
+from tests.helpers.events import read_arrays
+from tests.helpers.system_helpers import REPOSITORY
 from tests.helpers.vtrace_runs import OFTEN, cart_pole, make_job
 
 pytestmark = pytest.mark.slow
@@ -294,6 +296,12 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
     # While other programs run, the server may start late: "retrying … (no server answered …)".
     assert not re.search(r"retrying for another \d+ s \((?!no server answered)", caplog.text)
     assert "Assets written" not in caplog.text
+    # docs/monitoring.md documents every curve of R2D2, and none that is gone.
+    tags = {tag for tag in read_arrays(tmp_path) if tag.startswith(("train/", "replay/"))}
+    page = (REPOSITORY / "docs/monitoring.md").read_text()
+    assert not [tag for tag in tags if f"`{tag}`" not in page]
+    table = page.partition("### R2D2")[2].partition("\n##")[0]
+    assert set(re.findall(r"`((?:train|replay)/[^`]+)`", table)) <= tags
     policy = experiment.load_policy(tmp_path)
     observation, _ = cart_pole().reset(seed=0)
     action, state = policy(observation, policy.initial_state(), 0.0)

@@ -53,17 +53,19 @@ def test_one_device_and_two_learn_the_same_with_the_on_policy_agent(train):
     assert sum(name.startswith("statistics/") for name in alone) >= 4
     for name, expected in alone.items():
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
+    # Its steps are compiled on CPUs, too.
+    same_compiled(alone, train("policy_gradient", 1, "true"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "agent",
-    ["policy_gradient"]  # Whose steps are compiled on CPUs, too.
-    + [pytest.param(a, marks=pytest.mark.nightly) for a in ("vtrace", "r2d2", "sac", "pqn")],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "sac", "pqn"])
 def test_compiled_steps_learn_the_same(train, agent):
+    same_compiled(train(agent, 1), train(agent, 1, "true"))
+
+
+def same_compiled(interpreted, compiled):
     """Guards --jit, of losses that draw nothing at random: weights, metrics and feedback."""
-    interpreted, compiled = (train(agent, 1, jit) for jit in ("false", "true"))
     assert interpreted.keys() == compiled.keys()
     for name, expected in interpreted.items():
         np.testing.assert_allclose(compiled[name], expected, rtol=5e-5, atol=1e-6, err_msg=name)

@@ -106,12 +106,6 @@ def test_existing_programs_pack_frames_that_the_engine_stacked() -> None:
     assert wide.observation_space.shape == (2, 2, 2)
 
 
-def test_an_observation_is_sixteen_times_smaller() -> None:
-    """Than bfloat16, and 32 times smaller than float32: what crosses the wire."""
-    observation, _ = PackedBitsObservation(Pitch(random_planes(4, 1, 72, 96, 4), 1), 4).reset()
-    assert observation.nbytes * 32 == 72 * 96 * 16 * np.dtype(np.float32).itemsize
-
-
 def test_a_stack_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="5 x 4 planes do not fit 16 bits"):
         PackedBitsObservation(Pitch(random_planes(5, 1, 2, 2, 4), 1), stack_size=5)

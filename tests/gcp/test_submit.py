@@ -257,20 +257,12 @@ def test_mistakes_are_one_message(arguments: tuple[str, ...], message: str) -> N
         submit.commands(parse(*arguments))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "wrong", "message"),
-    [
-        ("train_atari", "--learning_rat=1", "Unknown command line flag 'learning_rat'"),
-        ("train_atari", "--dryrun", "Unknown command line flag 'dryrun'"),
-        ("train_football_scoring", "--batch_size=many", "batch_size"),
-    ],
-)
-def test_flags_of_the_program_are_checked_here(scenario: str, wrong: str, message: str) -> None:
+def test_flags_of_the_program_are_checked_here() -> None:
     """And not on machines that are already rented."""
-    done = run("scenario.sh", scenario, "--dry_run", wrong)
+    done = run("scenario.sh", "train_atari", "--dry_run", "--learning_rat=1")
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("error: ") and message in line
+    assert line.startswith("error: ") and "Unknown command line flag 'learning_rat'" in line
 
 
 def test_where_flags_cannot_be_checked_that_is_said(python_without_packages: str) -> None:

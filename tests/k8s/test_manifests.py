@@ -1,7 +1,7 @@
 """The manifests of k8s/submit.sh: known to the schemas of their kinds, and as reviewed in golden/.
 
-The case `plain` is there as a whole, of the others what differs from the case in `BASES`. The
-parts of `gpu` have tests of their own.
+The case `plain` is there as a whole, of the others what differs from the case in `BASES`. What
+`gpu`, `insecure` and `spot` change has tests of its own.
 
 After a change, write the golden files anew and review the difference:
 
@@ -21,8 +21,8 @@ from seed_rl.common.errors import LostLearnerError
 from tests.k8s.manifests import CASES, documents, pods, problems, render, script
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
-REVIEWED = sorted(CASES.keys() - {"gpu"})
-BASES = {"jobset": "plain", "learners": "insecure"}  # Else `jobset`.
+REVIEWED = sorted(CASES.keys() - {"gpu", "insecure", "spot"})
+BASES = {"jobset": "plain", "learners": "insecure"}
 FORM = {"width": 100, "default_flow_style": None}  # What has no parts stands on one line.
 
 
@@ -42,7 +42,7 @@ def to_review(case):
     text = yaml.safe_dump_all(_apart(case), **FORM)
     if case == "plain":
         return "plain.yaml", text
-    base = yaml.safe_dump_all(_apart(BASES.get(case, "jobset")), **FORM)
+    base = yaml.safe_dump_all(_apart(BASES[case]), **FORM)
     lines = difflib.unified_diff(base.splitlines(), text.splitlines(), n=1, lineterm="")
     return f"{case}.diff", "\n".join([*lines][2:]) + "\n"
 
@@ -162,6 +162,27 @@ def test_what_gpus_and_tensorboard_need():
     labels = preferred[0]["preference"]["matchExpressions"]
     assert {"key": "nvidia.com/gpu.present", "operator": "DoesNotExist"} in labels
     assert the("PersistentVolumeClaim", "gpu")["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_an_insecure_run_has_neither_proxy_nor_secrets():
+    """Its learner answers the probes itself."""
+    learner, actors = pods(the("JobSet", "insecure")).values()
+    for pod in (learner, actors):
+        assert "initContainers" not in pod and "secret" not in str(pod).lower()
+    [container] = learner["containers"]
+    probes = [container[f"{kind}Probe"] for kind in ("liveness", "readiness", "startup")]
+    assert [(p["grpc"], "exec" in p) for p in probes] == [({"port": 8686}, False)] * 3
+    assert "proxy" not in str(container["env"]).lower()
+
+
+def test_only_actors_are_on_spot_nodes():
+    """By the labels of four clouds' nodes, and past the taints of two."""
+    learner, actors = pods(the("JobSet", "spot")).values()
+    [required] = actors["affinity"]["nodeAffinity"].values()
+    assert len(required["nodeSelectorTerms"]) == 4
+    tolerated = {each["key"] for each in actors["tolerations"]}
+    assert {"cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority"} <= tolerated
+    assert "spot" not in str(learner).lower()
 
 
 @pytest.mark.parametrize("engine", ["jobset", "plain"])

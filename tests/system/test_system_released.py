@@ -13,6 +13,7 @@ import pytest
 from seed_rl.common.checkpoints import manifest
 from seed_rl.common.run_files import checkpoint_list, run_record
 from tests.helpers.forks import Forks
+from tests.helpers.waiting import PATIENCE_S
 
 RELEASED = Path(__file__).parents[1] / "data" / "run_0_1_0"
 """400 frames of CartPole: gym vtrace --mlp_sizes=4 --learning_rate=0.002 --batch_size=2, with two
@@ -38,18 +39,25 @@ def released(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_run_of_an_earlier_release(released: Path, socket_address: str, forks: Forks) -> None:
-    """Guards its options against today's presets, and the files against changes of their format."""
+    """Guards its options against today's presets, and the files against changes of their format.
+
+    Also that learner and actor end with 0 when training is done, whatever --stopped_exit_code is.
+    """
     shared = [f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2"]
+    shared += ["--stopped_exit_code=75"]
     actor = subprocess.Popen([sys.executable, "-m", MAIN, "--run_mode=actor", *shared])
     try:
         more = ["--total_environment_frames=440", f"--logdir={released}", "--nosave_model"]
         learner = forks.run("-m", MAIN, "--run_mode=learner", *shared, *more)
         assert learner.returncode == 0, learner.stderr
+        assert actor.wait(PATIENCE_S) == 0
     finally:
         actor.kill()
         actor.wait()
     assert "--total_environment_frames was 400, is now 440" in learner.stderr
-    assert json.loads((released / "progress.json").read_text())["frames"] == 440
+    progress = json.loads((released / "progress.json").read_text())
+    assert progress["frames"] == 440 and progress["phase"] == "done"
+    assert progress["devices"] == "inference on cpu:0, training on cpu:0"
     record = run_record.read(released)
     kept = {"mlp_activation": "relu", "learning_rate": 0.002, "mlp_sizes": [4], "batch_size": 2}
     assert {name: record[name] for name in kept} == kept

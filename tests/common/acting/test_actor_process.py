@@ -56,21 +56,27 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_signal_ends_cleanly_without_tensorflow(repository: Any, number: int) -> None:
-    """Exit code 0 and no traceback, as a supervisor expects of a process it stopped.
+@pytest.mark.parametrize(
+    ("number", "flags", "expected"),
+    [(signal.SIGTERM, ["--stopped_exit_code=75"], 75), (signal.SIGINT, [], 0)],
+)
+def test_stop_signal_ends_cleanly_without_tensorflow(
+    repository: Any, number: int, flags: list[str], expected: int
+) -> None:
+    """Exit code 0 and no traceback, as a supervisor expects of a process it stopped; or the code of
+    those to which 0 means finished, such as Kubernetes.
 
     Until then it is a batch process, or it would interrupt the learner whenever an action arrives.
     """
     with Learner() as learner:
         process = start(
-            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
+            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}", *flags
         )
         assert learner.enough.wait(PATIENCE_S)
         policy = os.sched_getscheduler(process.pid)
         process.send_signal(number)
         code, output, errors = end(process)
-    assert code == 0, errors
+    assert code == expected, errors
     assert policy == os.SCHED_BATCH
     assert "Traceback" not in errors and "stopped" in errors
     assert "TensorFlow imported: False" in output

@@ -19,9 +19,9 @@ def test_a_program_without_a_run_mode_says_so(module, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_existing_program_without_a_run_mode_ends_likewise(tmp_path):
+def test_an_existing_program_without_a_run_mode_ends_likewise(forks, tmp_path):
     """Its own "Unsupported run mode None" would come with a traceback."""
-    result = run_python(EXISTING, f"--logdir={tmp_path}/run")
+    result = forks.run(EXISTING, f"--logdir={tmp_path}/run")
     last = result.stderr.strip().splitlines()[-1]
     assert (result.returncode, last.partition(":")[0]) == (2, "error")
     assert "--run_mode is missing" in last and "Traceback" not in result.stderr
@@ -84,10 +84,11 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
         ),
     ],
 )
-def test_mistakes_are_found_before_anything_starts(agent, flags, message):
+def test_mistakes_are_found_before_anything_starts(forks, agent, flags, message):
     """By what ./run_local.sh and the dry runs of clusters ask first."""
     main = ("-m", f"seed_rl.gym.{agent}_main", "--run_mode=learner", "--num_envs=4")
-    result = run_python(*main, *flags, "--only_check_args", code=2)
+    result = forks.run(*main, *flags, "--only_check_args")
+    assert result.returncode == 2, result.stderr
     assert message in result.stderr.splitlines()[-1]
 
 

@@ -131,17 +131,6 @@ def test_series_are_merged_and_reset_if_asked_to():
     assert int(left.update_count) == 0
 
 
-def test_the_usual_formulas():
-    one, other = np.array([1.0, 2.0, 6.0]), np.array([10.0, 20.0])
-    both = np.concatenate([one, other])
-    mean = rs.merge_means(one.mean(), other.mean(), 3.0, 2.0)
-    assert float(mean) == pytest.approx(both.mean())
-    summed = rs.merge_summed_variances(
-        one.var() * 3, other.var() * 2, one.mean(), other.mean(), both.mean(), 3.0, 2.0
-    )
-    assert float(summed) == pytest.approx(both.var() * 5)
-
-
 def test_two_levels_keep_small_increments():
     """After 2^25 samples float32 no longer counts single ones, nor moves the mean by theirs."""
     one_level, two_levels = make("average", 1), rs.TwoLevelAverageMeanStd(buffer_size=1000)

@@ -34,21 +34,6 @@ class Run:
         return list(values[3, :, 9])
 
 
-def test_replay_and_weights_are_restored_together(tmp_path: Path) -> None:
-    """Guards the whole path, with pruning of checkpoints whose segments later ones share."""
-    run = Run(tmp_path)
-    for step in range(1, 5):
-        run.insert(10 * step, 10)
-        run.weights.assign(float(step))
-        assert run.manager.save(step) is not None
-    resumed = Run(tmp_path)
-    assert resumed.manager.restore_latest() == 4
-    assert resumed.weights.numpy() == 4
-    assert resumed.numbers() == list(range(10, 50)) == run.numbers()
-    resumed.insert(50, 3)
-    assert resumed.numbers() == list(range(13, 53))
-
-
 @pytest.mark.parametrize(
     ("fault", "message"), [("damaged", "damaged"), ("absent", "There is no replay in")]
 )

@@ -88,8 +88,8 @@ def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
         clock.now += 1
         writer.update("training", frames=1000 * second)
     assert 900_000 < writer.last.eta_s < 1_100_000
-    for _ in range(8000):  # The rate ends at 0: it has no smaller number.
-        clock.now += 1
+    for _ in range(120):  # The rate ends at 0: it has no smaller number.
+        clock.now += 100
         writer.last.line()
         writer.update(warning="no actor")
     assert writer.last.eta_s is None

@@ -12,7 +12,6 @@ from seed_rl.agents.sac.config import SACConfig
 from seed_rl.common import utils
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
-from tests.helpers import run_python
 
 SPACE = spaces.Box(-1, 1, (2,), np.float32)
 DISTRIBUTION = get_parametric_distribution_for_action_space(SPACE)
@@ -109,12 +108,14 @@ def test_create_dataset():
     assert batch.agent_state.shape == (8, 4)
 
 
-def test_validate_config():
+def test_validate_config(forks, tmp_path):
     """Guards that the defaults of the flags fit each other, in a process without other agents'."""
-    program = """
+    program = tmp_path / "program.py"
+    program.write_text("""
 from absl import flags
 from seed_rl.agents.sac import learner
 flags.FLAGS(["program"])
 learner.validate_config()
-"""
-    run_python("-c", program, code=0)
+""")
+    result = forks.run(program)
+    assert result.returncode == 0, result.stderr

@@ -2,7 +2,7 @@
 
     agent = seed_rl.train("ppo", "HalfCheetah-v5", frames=1e6)
     print(agent.evaluate(episodes=10)["return"]["mean"])
-    agent.video("cheetah.mp4")
+    agent.video("cheetah.mp4", steps=200)
 
 Everything runs in separate processes, those of the command `seed-rl`: options are its flags, with
 each agent's presets, and runs can also be watched, stopped and resumed from elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 import sys
 from collections.abc import Sequence
@@ -91,10 +92,12 @@ def _count(text: str) -> int:
 
 def _run(study: Study, parallel: int, retry_failed: bool) -> int:
     lock = RunLock(study.path, what="study")
+    say = functools.partial(print, flush=True)
     try:
-        runner.check(study)  # Before the spec is written: a wrong one would keep its directory.
+        # Before the spec is written: a wrong one would keep its directory.
+        runner.check(study, say)
         study.write()
-        runner.take_over(study, lambda text: print(text, flush=True))
+        runner.take_over(study, say)
         runs = study.spec.configurations * study.spec.seeds
         title = f"{study.spec.agent} on {study.spec.game}: {runs} runs in {study.path}"
         work = runner.Runner(study, parallel, retry_failed, display.create(title))

@@ -63,14 +63,16 @@ def evaluation(study: Study, run: StudyRun) -> list[str]:
     return [sys.executable, "-m", "seed_rl.evaluate", str(run.logdir), *options]
 
 
-def check(study: Study) -> None:
+def check(study: Study, say: Callable[[str], None]) -> None:
     """Has the main program check the flags of as many configurations as show each value.
 
     Raises:
       UserError: one has a wrong flag; names the configuration's values.
     """
     spec = study.spec
-    for configuration in sampling.covering(spec, trials.preview(spec)):
+    configurations = list(sampling.covering(spec, trials.preview(spec)))
+    say(f"checking the flags of {len(configurations)} configurations")
+    for configuration in configurations:
         run = study.runs_of(configuration)[0]
         try:
             local.ask_program(arguments.parse(command(study, run)), quiet=True)

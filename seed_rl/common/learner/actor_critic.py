@@ -70,7 +70,8 @@ class ActorCriticAlgorithm(Algorithm):
         """Refuses outputs that would act or train in an unintended way, or not at all."""
         if missing := [name for name in ("action", "policy_logits") if not hasattr(output, name)]:
             raise UserError(
-                f"The network must return an AgentOutput, but {type(output).__name__} has no "
+                "The network must return AgentOutput(action, policy_logits, baseline) of "
+                f"seed_rl.common.networks.actor_critic, but {type(output).__name__} has no "
                 f"{', '.join(missing)}."
             )
         # A subclass with a loss of its own may have other values, even nests.

@@ -27,7 +27,7 @@ def evaluation(study: directory.Study, run: directory.StudyRun) -> list[str]:
 
 
 def main() -> int:
-    runner.check = lambda study: None  # The pretended flags are no flags of the program.
+    runner.check = lambda study, say: None  # The pretended flags are no flags of the program.
     runner.evaluation = evaluation
     runner.Runner = functools.partial(runner.Runner, launcher=LAUNCHER)
     return program.main()

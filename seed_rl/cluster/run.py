@@ -259,8 +259,9 @@ def _saves_each_replay(flags: Sequence[str]) -> bool:
     A bucket gets the whole replay with each checkpoint, which must last until it is uploaded.
     """
     try:
-        given = [flag for flag, _ in flag_files.expanded(flags)]
-    except UserError:  # The program reports it.
+        # A pipe is left for the program, which reports what cannot be read.
+        given = [flag for flag, _ in flag_files.expanded(flags, again=True)]
+    except UserError:
         return False
     values = [flag.partition("=")[2] for flag in given if re.match("--?save_replay=", flag)]
     return values[-1:] == ["always"]

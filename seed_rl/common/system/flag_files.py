@@ -23,7 +23,7 @@ def expanded(
       arguments: as given.
       source: what they are from; for others it is "flag file PATH".
       reading: the files that they are from, each named by the one before.
-      again: whether they have been read before: pipes, which would block now, are left out.
+      again: whether they are read elsewhere, too: pipes, which give their text once, are left out.
 
     Raises:
       UserError: a file cannot be read, or includes itself.

@@ -249,11 +249,7 @@ class Learner:
             on_lost_batch = self._inference.store.trained  # Inference may continue.
             metrics, feedback = self._training.run(self._next(batches), on_lost_batch)
         except BATCHES_END as error:
-            # While the store is open, batches do not end by themselves, not even after all frames.
-            closed = self._inference.store.closed
-            if not (self.done and closed):
-                self._algorithm.check()
-            if self.done and (closed or isinstance(error, tf.errors.OutOfRangeError)):
+            if self._is_the_end(error):
                 return None
             raise
         self.train_steps += 1
@@ -263,6 +259,16 @@ class Learner:
         self._inference.store.trained()
         self._report(metrics)
         return metrics
+
+    def _is_the_end(self, error: Exception) -> bool:
+        """Whether batches have ended; raises an error of what makes them.
+
+        While the store is open, they do not end by themselves, not even after all frames.
+        """
+        if self.done and self._inference.store.closed:
+            return True
+        self._algorithm.check()
+        return self.done and isinstance(error, tf.errors.OutOfRangeError)
 
     def copy_weights(self) -> None:
         """Copies the newest weights to other inference devices, as each training step does."""

@@ -113,7 +113,7 @@ python="${PYTHON:-$root/.venv/bin/python}"
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
 modules="$root${PYTHONPATH:+:$PYTHONPATH}"
 # The images need not have the flag files.
-answer="$(PYTHONPATH="$modules" "$python" -m seed_rl.cluster.flag_files "${flags[@]}")" || exit
+answer="$(PYTHONPATH="$modules" "$python" -m seed_rl.common.system.flag_files "${flags[@]}")" || exit
 mapfile -t flags < <(printf '%s' "${answer:+$answer$'\n'}")
 several=() # What the program is told of them.
 if [[ "$learners" != 1 ]]; then

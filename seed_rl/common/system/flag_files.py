@@ -1,8 +1,15 @@
-"""Flags in place of the files that name them. Standard library only."""
+"""Flags in place of the files that name them. Standard library only.
+
+    python -m seed_rl.common.system.flag_files [--flag=value ...]
+
+prints the flags, a line each, for machines that do not have the files. Exit code 2: a file cannot
+be read; the message says why.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 
 from seed_rl.common.errors import UserError
@@ -55,3 +62,18 @@ def expanded(
             raise UserError(f"--flagfile={path}: this is not a text file.") from error
         inner = [line for line in lines if line and not line.startswith(("#", "//"))]
         yield from expanded(inner, f"flag file {path}", (*reading, real), again)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See above."""
+    try:
+        for flag, _ in expanded(arguments):
+            print(flag)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

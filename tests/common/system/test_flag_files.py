@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from seed_rl.cluster import flag_files
+from seed_rl.common.system import flag_files
 
 
 def test_flags_stand_where_their_file_was_named(tmp_path: pathlib.Path, capsys) -> None:

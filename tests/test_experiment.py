@@ -278,18 +278,24 @@ def test_refusals(tmp_path, leaves_nothing):
     LearnerLock(tmp_path).release()
 
 
-def test_r2d2(tmp_path, caplog, leaves_nothing):
-    """Guards agents with a replay, and that their policies load in the same way."""
+def r2d2_job(logdir, frames, **replay):
     network = QNetworkConfig(lstm_size=8, head_size=8, mlp_sizes=(8,), stack_size=1)
-    job = r2d2_algorithm.create_job(
+    return r2d2_algorithm.create_job(
         cart_pole,
         lambda actions, space, _: r2d2_networks.create_network(space, int(actions.n), network),
         r2d2=R2D2Config(burn_in=2),
-        replay=ReplayConfig(replay_buffer_size=50, replay_buffer_min_size=8),
+        replay=ReplayConfig(**replay),
         env_config={},
-        run=RunConfig(logdir=str(tmp_path), num_envs=4, env_batch_size=2),
-        config=LearnerConfig(total_environment_frames=600, batch_size=4, unroll_length=8),
+        run=RunConfig(logdir=str(logdir), num_envs=4, env_batch_size=2),
+        config=LearnerConfig(total_environment_frames=frames, batch_size=4, unroll_length=8),
     )
+
+
+def test_r2d2(tmp_path, caplog, leaves_nothing):
+    """Guards agents with a replay, and that their policies load in the same way."""
+    # The slack keeps actors from collecting all frames before the first training step.
+    replay = dict(replay_buffer_size=50, replay_buffer_min_size=8, replay_ratio_slack=4)
+    job = r2d2_job(tmp_path, 600, **replay)
     caplog.set_level("INFO", "tensorflow")  # As in notebooks.
     result = experiment.run(job, callbacks=())
     assert result.finished
@@ -307,3 +313,12 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
     action, state = policy(observation, policy.initial_state(), 0.0)
     assert action in (0, 1)
     assert state.steps.tolist() == [1]
+
+
+def test_a_run_without_a_training_step_says_so(tmp_path, caplog, leaves_nothing):
+    """Guards a short run that ends as done, and whose agent is as random as at its start."""
+    unrolls = 76
+    replay = dict(replay_buffer_size=unrolls, replay_buffer_min_size=unrolls - 1)
+    result = experiment.run(r2d2_job(tmp_path, unrolls * 8, **replay), callbacks=())
+    assert result.finished
+    assert re.search("Nothing was learned: all [0-9,]+ environment frames were", caplog.text)

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _REPORT_WAITING_S = 0.5
 _GRADIENT_STEPS = "gradient_steps"
 _FAREWELL_S = 20.0  # How long actors in a long step have to learn that training is done.
+_UNTRAINED = (
+    "Nothing was learned: all {:,} environment frames were collected before the first training "
+    "step. Raise --total_environment_frames, or lower --replay_ratio_slack, which lets actors run "
+    "ahead."
+)
 
 
 class Learner:
@@ -131,8 +136,7 @@ class Learner:
         )
         logging.info("Devices: %s.", where)
         if idle := job.devices.unused_gpus():
-            logging.warning("%s", idle)
-            self._reporter.warn("devices", idle)
+            self._warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         callbacks = list(job.callbacks)
@@ -223,9 +227,7 @@ class Learner:
 
     def _end_at_once(self) -> None:
         """Reports that a resumed run had already used all its frames."""
-        message = checkpoint_list.finished(self.frames)
-        logging.warning("%s", message)
-        self._reporter.warn("finished", message)
+        self._warn("finished", checkpoint_list.finished(self.frames))
         with self._opened():
             if self._config.save_model:
                 # The earlier process may have ended just before, and left an older model.
@@ -304,6 +306,11 @@ class Learner:
             lambda: self._algorithm.dataset(self._inference.store, per_replica, self._encode),
         )
 
+    def _warn(self, source: str, text: str) -> None:
+        """Logs a warning, and shows it from now on."""
+        logging.warning("%s", text)
+        self._reporter.warn(source, text)
+
     def logs(self) -> dict[str, Any]:
         """Learning rate, and what callbacks and algorithm log besides the metrics of steps."""
         # Not `int(iterations)`: on several devices it is a mirrored variable.
@@ -319,8 +326,10 @@ class Learner:
         """Reports, stops taking experience, and saves; tells actors if training is done."""
         self._report({}, last=True)
         on_trained()
-        self._reporter.phase("saving", self.frames)  # From here on, this explains why actors end.
         finished = self.finished
+        if finished and not self._callbacks.stopped and not self.train_steps:
+            self._warn("untrained", _UNTRAINED.format(self.frames))
+        self._reporter.phase("saving", self.frames)  # From here on, this explains why actors end.
         self._inference.store.close()
         if not finished:
             server.shutdown()  # Experience from here on would be lost.

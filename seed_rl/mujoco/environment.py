@@ -19,7 +19,7 @@ from seed_rl.common.acting.env_wrappers import (
     DiscretizeEnvWrapper,
     wrap_for_agent,
 )
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import option, refuse_unused
 from seed_rl.common.errors import UserError
 from seed_rl.gym import env as gym_env
 from seed_rl.mujoco import toy_env  # noqa: F401 - registers the toy environments.
@@ -92,7 +92,7 @@ def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, 
 
 def make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """As `create`, with other arguments of the environment than those of the options."""
-    _refuse_mujoco_py(config.env_name)
+    _check(config)
     _take_warnings()
     if config.render_mode == "rgb_array":
         _render_without_display()
@@ -141,13 +141,18 @@ def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasiu
         ) from error
 
 
-def check_name(config: MujocoConfig) -> None:
-    """Refuses a misspelt id, and one that needs mujoco-py; see `seed_rl.gym.env.check_name`."""
-    _refuse_mujoco_py(config.env_name)
+def check(config: MujocoConfig) -> None:
+    """Refuses what can be told from the options: a misspelt id, what needs mujoco-py, and so on."""
+    _check(config)
     gym_env.check_name(config)
 
 
-def _refuse_mujoco_py(name: str) -> None:
+def _check(config: MujocoConfig) -> None:
+    if config.discretization == NONE:
+        refuse_unused(("n_actions_per_dim",), f"--discretization={NONE}")
+    if config.discretization != LOGARITHMIC:
+        refuse_unused(("action_ratio",), f"--discretization={config.discretization}")
+    name = config.env_name
     spec = gymnasium.registry.get(name)
     if spec is None or spec.version not in (2, 3):
         return

@@ -42,7 +42,7 @@ def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, 
 
 
 FAMILY = EnvironmentFamily(
-    MujocoConfig, create, environment="env_name", check=mujoco_env.check_name
+    MujocoConfig, create, environment="env_name", check=mujoco_env.check
 )
 
 

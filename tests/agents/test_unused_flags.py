@@ -39,6 +39,11 @@ def run(forks, tmp_path):
         ),
         (R2D2, ["--trace_tolerance=0.1"], "--trace_tolerance would have no effect: --trace_lambda"),
         (
+            R2D2,
+            ["--n_steps=3", "--trace_lambda=0.5"],
+            "--n_steps would have no effect: --trace_lambda uses",
+        ),
+        (
             VTRACE,
             ["--rmsprop_decay=0.9", "--rmsprop_momentum=0.5"],
             "--rmsprop_decay and --rmsprop_momentum would have no effect: --optimizer=adam",

@@ -106,5 +106,7 @@ def validate(
             "no return would have its full length. Raise the former or lower the latter."
         )
     validate_warm_up(replay, learner, learner.unroll_length * run.num_action_repeats, learners)
-    if not r2d2.trace_lambda:
+    if r2d2.trace_lambda:
+        refuse_unused(("n_steps",), "--trace_lambda uses λ-returns")
+    else:
         refuse_unused(("trace_tolerance",), "--trace_lambda=0 uses n-step returns")

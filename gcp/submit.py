@@ -21,7 +21,7 @@ sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installi
 from gcp import command_line, flags, gcloud, job, machines, prices  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
 from gcp.machines import Shape  # noqa: E402
-from seed_rl.common.errors import UserError  # noqa: E402
+from seed_rl.common.errors import UserError, exits  # noqa: E402
 from seed_rl.common.system import flag_files  # noqa: E402
 from seed_rl.launch import arguments as run_arguments  # noqa: E402
 
@@ -402,20 +402,17 @@ def _seen(plan: Plan) -> str:
     return f"{plan.name} (on the share {plan.nfs})"
 
 
+@exits
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         command_line.parser().print_help()
         return 0
-    try:
-        request = parse(arguments, os.environ)
-        check_flags(request, os.environ)
-        if request.dry_run:
-            print(dry_run(request), end="")
-        else:
-            print(submit(request))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    request = parse(arguments, os.environ)
+    check_flags(request, os.environ)
+    if request.dry_run:
+        print(dry_run(request), end="")
+    else:
+        print(submit(request))
     return 0
 
 

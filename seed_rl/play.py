@@ -33,7 +33,7 @@ from rich.table import Table
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
 from seed_rl.common.system import chatter, display, files, terminal
 
@@ -368,6 +368,7 @@ def main(evaluates: bool = False) -> int:
     return run(_parser(evaluates), play)
 
 
+@exits
 def run(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace, list[str]], None]
 ) -> int:
@@ -381,14 +382,9 @@ def run(
         terminal.end_without_reader()
     arguments, overrides = parser.parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        if getattr(arguments, "step_environment", False):
-            _step_environment(arguments, overrides)
-            return 0
-        work(arguments, overrides)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if getattr(arguments, "step_environment", False):
+        work = _step_environment
+    work(arguments, overrides)
     return 0
 
 

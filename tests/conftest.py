@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from seed_rl.launch import ports
+from seed_rl.cluster import address_file
 from tests.helpers.forks import Forks
 
 # Before anything imports TensorFlow; child processes inherit it.
@@ -52,8 +52,8 @@ def socket_address(short_path: pathlib.Path) -> str:
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port on which nobody listens, at any address of "localhost"."""
-    return ports.free_port()
+    """A TCP port on which nobody listens, and that neither the system nor other tests will use."""
+    return int(address_file.own_address().rpartition(":")[2])
 
 
 @pytest.fixture(scope="session")

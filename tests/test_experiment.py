@@ -315,10 +315,9 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
     assert state.steps.tolist() == [1]
 
 
-def test_a_run_without_a_training_step_says_so(tmp_path, caplog, leaves_nothing):
+def test_a_run_without_a_training_step_says_so(tmp_path, caplog, monkeypatch, leaves_nothing):
     """Guards a short run that ends as done, and whose agent is as random as at its start."""
-    unrolls = 76
-    replay = dict(replay_buffer_size=unrolls, replay_buffer_min_size=unrolls - 1)
-    result = experiment.run(r2d2_job(tmp_path, unrolls * 8, **replay), callbacks=())
-    assert result.finished
+    job = r2d2_job(tmp_path, 600, replay_buffer_size=50, replay_buffer_min_size=8)
+    monkeypatch.setattr(job.algorithm, "ready", lambda: False)
+    assert experiment.run(job, callbacks=()).finished
     assert re.search("Nothing was learned: all [0-9,]+ environment frames were", caplog.text)

@@ -42,13 +42,8 @@ def test_the_sections_are_short_and_each_is_run(repository):
     assert len(files["my_env.py"].splitlines()) <= 30
 
 
-@pytest.mark.parametrize(
-    "section",
-    [
-        pytest.param(name, marks=pytest.mark.slow if "env" in name else pytest.mark.nightly)
-        for name in MADE
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("section", MADE)
 def test_a_section_works(tmp_path, repository, free_port, section):
     """Files are those of the page so far; every command of the section is run, in order."""
     found = sections(repository)

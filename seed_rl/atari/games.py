@@ -1,15 +1,12 @@
 """The names of Atari games, even where ALE is not installed yet. Standard library only.
 
-`./run_local.sh` asks this module before it installs anything, so that a typo does not cost minutes:
-
-    python -m seed_rl.atari.games --game=SpaceInvaders
+`./run_local.sh` calls `check` before it installs anything, so that a typo does not cost minutes.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import sys
 from collections.abc import Iterable, Sequence
 
 from seed_rl.common.errors import UserError
@@ -75,17 +72,12 @@ def _title(rom: str) -> str:
     return rom.title().replace("_", "")
 
 
-def main(flags: Sequence[str]) -> int:
-    """Checks --game among the flags of a run, and ignores all other flags."""
+def check(flags: Sequence[str]) -> None:
+    """Checks --game among the flags of a run, and ignores all other flags.
+
+    Raises:
+      UserError: there is no such game.
+    """
     given = [flag.partition("=")[2] for flag in flags if flag.lstrip("-").startswith("game=")]
-    try:
-        for game in given[-1:]:
-            rom_name(game, available())
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    for game in given[-1:]:
+        rom_name(game, available())

@@ -19,11 +19,7 @@ PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000, compute_
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the learner or an actor, depending on --run_mode.
-
-    Args:
-      argv: name of the program, then flags; None: the command line.
-    """
+    """Runs the learner or an actor, depending on --run_mode."""
     old_flags.provide()  # Scripts of the original pass them.
     program.main(FAMILY, presets=(PRESET,), argv=argv)
 

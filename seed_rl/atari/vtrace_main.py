@@ -31,11 +31,7 @@ PRESET = Preset(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the learner or an actor, depending on --run_mode.
-
-    Args:
-      argv: name of the program, then flags; None: the command line.
-    """
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 

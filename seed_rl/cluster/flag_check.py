@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Sequence
 
 from seed_rl.cluster import roles, run
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 
 # Messages of Python and of `missing_extra` about a missing package.
 _MISSING_PACKAGE = re.compile(r"No module named '?[\w.]+'?")
@@ -59,13 +59,9 @@ def check(arguments: Sequence[str], evaluators: int = 0) -> str | None:
     return None
 
 
+@exits
 def main(arguments: Sequence[str]) -> int:
-    try:
-        unchecked = check(arguments, roles.evaluators_from(os.environ))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    if unchecked:
+    if unchecked := check(arguments, roles.evaluators_from(os.environ)):
         print(
             f"warning: flags were not checked, because {sys.executable} lacks packages "
             f"({unchecked}): scripts/setup.sh installs them.",

@@ -22,7 +22,7 @@ from seed_rl.cluster import roles, run, say, tuning
 from seed_rl.cluster.google_api import GoogleApi, UnavailableError
 from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.common.system import terminal
 
 USAGE = """\
@@ -44,30 +44,24 @@ _PERIOD_S = 5.0
 _MOST_FAILURES = 20  # To read the address, each after trying for half a minute: ten minutes.
 
 
+@exits
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         terminal.end_without_reader()
         print(USAGE, end="")
         return 0
-    try:
-        _prepare_token(os.environ)
-        # The service takes exit code 0 for the end of the job, and restarts replicas that exit with
-        # any other.
-        arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
-        options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
-        # Spot actors are the first pool of a separate job, which would otherwise count as the
-        # learner.
-        kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ, options.learners).kind
-        if kind == roles.LEARNER and options.learners > 1:
-            # They need --insecure from the user, and use no bucket: there is nothing to add.
-            return cluster.main(arguments)
-        if kind == roles.LEARNER:
-            return _learner(arguments, os.environ)
-        if kind == roles.ACTOR:
-            return _actors(arguments, os.environ)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    _prepare_token(os.environ)
+    # The service takes exit code 0 for the end of the job, and restarts replicas that exit with any
+    # other.
+    arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
+    options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
+    # Spot actors are the first pool of a separate job, which would otherwise count as the learner.
+    kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ, options.learners).kind
+    if kind == roles.LEARNER and options.learners == 1:
+        return _learner(arguments, os.environ)
+    if kind == roles.ACTOR:
+        return _actors(arguments, os.environ)
+    # Several learners need --insecure from the user, and use no bucket: there is nothing to add.
     return cluster.main(arguments)
 
 

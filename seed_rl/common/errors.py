@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import enum
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec
+
+_P = ParamSpec("_P")
 
 
 class UserError(Exception):
@@ -33,3 +39,17 @@ class ExitCode(enum.IntEnum):
     ENVIRONMENT_FAILED = 1
     SUPERSEDED = 3
     NO_LEARNER = 4
+
+
+def exits(main: Callable[_P, int]) -> Callable[_P, int]:
+    """Decorates a program's main function: a `UserError` is printed, and its exit code returned."""
+
+    @functools.wraps(main)
+    def guarded(*arguments: _P.args, **named: _P.kwargs) -> int:
+        try:
+            return main(*arguments, **named)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+
+    return guarded

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import exits
 from seed_rl.common.system import chatter
 from seed_rl.common.types import Spaces
 from seed_rl.conformance.checks import Conformance
 from seed_rl.external.env import ExternalConfig
 
 
+@exits
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code: 0 if the client passes, else 1."""
     given = list(sys.argv[1:] if argv is None else argv)
@@ -23,20 +24,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--" in given:
         own, command = given[: given.index("--")], given[given.index("--") + 1 :]
     options = vars(_parser().parse_args(own))
-    try:
-        observations, actions = options.pop("observations"), options.pop("actions")
-        of = None
-        if observations or actions:
-            config = ExternalConfig(observations or "", actions or "")
-            of = Spaces(config.space("observations"), config.space("actions"))
-        conformance = Conformance(command, options.pop("server_address"), of=of, **options)
-        # Hides TensorFlow's messages about the failed call, which is part of the test.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        with chatter.left_out():
-            passes = conformance.play()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return UserError.exit_code
+    observations, actions = options.pop("observations"), options.pop("actions")
+    of = None
+    if observations or actions:
+        config = ExternalConfig(observations or "", actions or "")
+        of = Spaces(config.space("observations"), config.space("actions"))
+    conformance = Conformance(command, options.pop("server_address"), of=of, **options)
+    # Hides TensorFlow's messages about the failed call, which is part of the test.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with chatter.left_out():
+        passes = conformance.play()
     Console(soft_wrap=True, highlight=False).print(conformance.report())
     return 0 if passes else 1
 

@@ -11,7 +11,7 @@ import pathlib
 import shutil
 import sys
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 
 FILES = ("proxy.pem", "ca.pem")
 """Files from a run's secrets: certificate and key in one, and the authority of the actors'."""
@@ -83,13 +83,10 @@ def check(secrets: pathlib.Path) -> str:
     return path
 
 
+@exits
 def main() -> int:
     """See above."""
-    try:
-        check(pathlib.Path(sys.argv[1]))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    check(pathlib.Path(sys.argv[1]))
     return 0
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
 
@@ -89,20 +89,17 @@ def stop(logdir: pathlib.Path) -> None:
         time.sleep(0.1)
 
 
+@exits
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         terminal.end_without_reader()
         print(_HELP, end="")
         return 0
-    try:
-        if not arguments:
-            logdirs.check("runs")  # Its files say which processes to signal.
-        logdir = find(arguments, pathlib.Path("runs").absolute())
-        print(f"stopping the run in {logdir} ...", flush=True)
-        stop(logdir)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if not arguments:
+        logdirs.check("runs")  # Its files say which processes to signal.
+    logdir = find(arguments, pathlib.Path("runs").absolute())
+    print(f"stopping the run in {logdir} ...", flush=True)
+    stop(logdir)
     print("stopped")
     return 0
 

@@ -63,11 +63,7 @@ def orthogonal_gain_0dot01() -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the learner or an actor, depending on --run_mode.
-
-    Args:
-      argv: name of the program, then flags; None: the command line.
-    """
+    """Runs the learner or an actor, depending on --run_mode."""
     old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,

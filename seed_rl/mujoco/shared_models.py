@@ -41,9 +41,7 @@ def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, 
     return env
 
 
-FAMILY = EnvironmentFamily(
-    MujocoConfig, create, environment="env_name", check=mujoco_env.check
-)
+FAMILY = EnvironmentFamily(MujocoConfig, create, environment="env_name", check=mujoco_env.check)
 
 
 def _never_changes_its_model(config: MujocoConfig) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.study import (
     aggregate,
@@ -35,6 +35,7 @@ docs/studies.md.
 """
 
 
+@exits
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -58,9 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code and not options.retry_failed:
             print("To try failed runs again, add --retry_failed.")
         return code
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return UserError.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
 

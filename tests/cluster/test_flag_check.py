@@ -47,7 +47,7 @@ def check_name(family, name):
     """What the family's programs do with --env_name."""
     if family == "gym":
         return gym_env.check_name(gym_env.GymConfig(env_name=name))
-    return mujoco_env.check_name(mujoco_env.MujocoConfig(env_name=name))
+    return mujoco_env.check(mujoco_env.MujocoConfig(env_name=name))
 
 
 @pytest.mark.parametrize(

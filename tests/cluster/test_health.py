@@ -7,10 +7,12 @@ import tensorflow as tf
 
 from seed_rl.cluster import health
 from seed_rl.common.errors import UserError
+from seed_rl.grpc import diagnosis
 from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers import run_python
 from tests.helpers.op_helpers import INT, serving
 from tests.helpers.secrets import make_secrets
+from tests.helpers.waiting import PATIENCE_S
 
 
 @tf.function(input_signature=[INT])
@@ -60,6 +62,7 @@ def test_one_that_does_not_serve_is_not(free_port, monkeypatch, capsys):
 def test_a_certificate_that_nobody_accepts(tmp_path, free_port, monkeypatch, capsys):
     """Guards against "Deadline Exceeded", gRPC's only message."""
     monkeypatch.setattr(health, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(diagnosis, "_LONGEST_S", PATIENCE_S)  # A busy machine answers late.
     folder = make_secrets(tmp_path / "secrets", "another").folder
     tls = {"tls_certificate": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
     with serving(f"0.0.0.0:{free_port}", echo, options=ServerOptions(**tls)):

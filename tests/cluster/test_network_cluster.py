@@ -87,6 +87,7 @@ def start_all(cluster: Cluster) -> list[Program]:
     return actors
 
 
+@pytest.mark.nightly
 def test_actors_in_trouble(cluster: Cluster) -> None:
     """Cuts one actor's host off, slows one down and kills one; no other actor notices."""
     hosts = cluster.hosts

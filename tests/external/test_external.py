@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from typing import Any
@@ -109,11 +108,3 @@ def test_a_run_whose_actors_come_when_they_like(
     measured = json.loads((tmp_path / "episodes.json").read_text())
     assert len(measured["episodes"]) == 6
     assert all(e["reward"] == e["steps"] > 0 for e in measured["episodes"])
-    # One that serves until it is stopped reports, too.
-    serve.remove("--episodes=6")
-    with started(*serve, cwd=repository, stderr=subprocess.PIPE, text=True) as server:
-        assert any("Serving inference" in line for line in server.stderr)
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=PATIENCE_S)
-    assert server.returncode == 0, errors
-    assert json.loads((tmp_path / "episodes.json").read_text())["episodes"] == []

@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import pytest
 
@@ -16,13 +17,19 @@ from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers.op_helpers import double, serving
 from tests.helpers.secrets import Secrets, dated_certificate, make_secrets
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
     """For a learner that is only called "localhost"."""
     return make_secrets(tmp_path_factory.mktemp("run") / "secrets", "localhost")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, the servers of the tests answer late."""
+    monkeypatch.setattr(diagnosis, "_LONGEST_S", PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -99,7 +106,9 @@ def test_a_server_without_encryption(secrets: Secrets) -> None:
 def test_names_and_ports(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Distinguished, as they have different causes; the name server may not answer at all."""
     assert "127.0.0.1 refuses connections" in reason(f"127.0.0.1:{free_port}")
-    assert "the name no-such-host.invalid has no address yet" in reason("no-such-host.invalid:1")
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    monkeypatch.setattr(socket, "getaddrinfo", mock.Mock(side_effect=unknown))
+    assert "the name learner has no address yet: Name or" in reason("learner:1")
     hanging = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hanging.wait() and [])
     monkeypatch.setattr(diagnosis, "_LONGEST_S", 0.05)

@@ -40,13 +40,13 @@ def test_finished_and_stopped_differ(start):
     assert progress.read(run.logdir).phase == "done"
     assert "training has ended: it is good enough. Next:" in run.text()
     # Once more, with more frames perhaps: what was done is not done any more.
-    before = run.text()
+    before, saved = run.text(), run.saved()
     run = start("importing", "run", "1")
     wait_until(lambda: "phase starting" in run.text()[len(before) :])
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert progress.read(run.logdir) is None
-    assert run.text().rstrip().endswith("the same command resumes from here (30 frames)")
+    assert run.text().rstrip().endswith(f"the same command resumes from here ({saved:,} frames)")
 
 
 def test_a_learner_stopped_by_others_has_not_finished(start):

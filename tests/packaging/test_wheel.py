@@ -15,7 +15,7 @@ import pytest
 from tests.helpers import run
 from tests.helpers.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,6 @@ def test_contents(wheel):
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 
 
-@pytest.mark.nightly
 def test_a_call_through_the_installed_wheel(wheel, tmp_path, repository):
     """In a new environment, with the gRPC of the wheel and not the system's.
 

@@ -17,6 +17,7 @@ FRAMES, FILE = 6000, "returns.csv"
 LINE = ("gym", "vtrace", "1", "8", "--env_name=CartPole-v1", "--seeds=3", "--at_once=2")
 
 
+@pytest.mark.slow
 def test_a_command_line_becomes_a_study(tmp_path):
     """What is typed reaches every run; the length is the program's own; more seeds join later."""
     flags = ("--gin_bindings=GAE.lambda_ = 0.9", "--gin_bindings=ppo.epsilon = 0.1")

@@ -10,7 +10,6 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.networks import AgentOutput
-from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
@@ -190,7 +189,6 @@ def create_job(
     *,
     r2d2: R2D2Config | None = None,
     replay: ReplayConfig | None = None,
-    device_config: DeviceConfig | None = None,
     algorithm: type[R2D2] = R2D2,
     **options: Any,
 ) -> TrainingJob:
@@ -202,19 +200,18 @@ def create_job(
       create_optimizer_fn: see `job.make_job`.
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
-      device_config: what runs where, and how many learners train together.
       algorithm: `R2D2` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer` and `callbacks` of `job.make_job`.
+      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
+        `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
-    device_config = device_config or from_flags(DeviceConfig)
 
     def create_algorithm(context: AlgorithmContext) -> R2D2:
-        validate(context.run, context.config, r2d2, replay, learners=device_config.learners)
+        validate(context.run, context.config, r2d2, replay, learners=context.learners)
         return algorithm(r2d2, replay, context)
 
     return make_job(
@@ -222,7 +219,6 @@ def create_job(
         create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
-        device_config=device_config,
         agent_options=(r2d2, replay),
         **options,
     )

@@ -21,7 +21,6 @@ from seed_rl.agents.sac.config import (
 )
 from seed_rl.agents.sac.networks import AgentOutput
 from seed_rl.common.acting import goals
-from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
@@ -181,7 +180,6 @@ def create_job(
     continuous: ContinuousDistributionConfig | None = None,
     config: LearnerConfig | None = None,
     env_config: Any = None,
-    device_config: DeviceConfig | None = None,
     algorithm: type[SAC] = SAC,
     **options: Any,
 ) -> TrainingJob:
@@ -197,9 +195,8 @@ def create_job(
       continuous: options of continuous actions.
       config: options of the learner.
       env_config: passed to `create_env_fn`.
-      device_config: what runs where, and how many learners train together.
       algorithm: `SAC` or a subclass with the same constructor arguments.
-      **options: `run`, `optimizer` and `callbacks` of `job.make_job`.
+      **options: `run`, `optimizer`, `device_config` and `callbacks` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
@@ -209,11 +206,10 @@ def create_job(
     hindsight = hindsight or from_flags(HindsightConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
     config = config or from_flags(LearnerConfig)
-    device_config = device_config or from_flags(DeviceConfig)
     length = kept_length(config, hindsight)
 
     def create_algorithm(context: AlgorithmContext) -> SAC:
-        validate(context.run, config, replay, hindsight, learners=device_config.learners)
+        validate(context.run, config, replay, hindsight, learners=context.learners)
         refuse_unused_target(sac)
         create_hindsight = None
         if hindsight.her_window_length:
@@ -239,7 +235,6 @@ def create_job(
         # given.
         config=dataclasses.replace(config, unroll_length=length),
         env_config=env_config,
-        device_config=device_config,
         agent_options=(sac, replay, hindsight, continuous, config),
         **options,
     )

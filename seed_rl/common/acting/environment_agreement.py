@@ -96,7 +96,7 @@ def describe(environment: Mapping[str, Any]) -> dict[str, Any]:
     described = {}
     for name, value in environment.items():
         try:
-            described[name] = json.loads(json.dumps(value))
+            described[name] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError):
             continue
     return described

@@ -47,6 +47,7 @@ class AlgorithmContext:
       spaces: (observation, action) of one environment.
       create_agent_fn: see `CreateAgent`.
       continuous: options of continuous actions.
+      learners: how many train together.
     """
 
     run: RunConfig
@@ -54,6 +55,7 @@ class AlgorithmContext:
     spaces: Spaces
     create_agent_fn: CreateAgent
     continuous: ContinuousDistributionConfig | None = None
+    learners: int = 1
 
     @functools.cached_property
     def specs(self) -> Specs:

@@ -262,9 +262,9 @@ def make_job(
     if run.seed is not None:
         tf.keras.utils.set_random_seed(run.seed)
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
-    context = AlgorithmContext(run, config, spaces, create_agent_fn, continuous)
-    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
     learners, index = device_config.learners, device_config.learner_index
+    context = AlgorithmContext(run, config, spaces, create_agent_fn, continuous, learners)
+    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
     _check_memory(config, context.specs, replay_ratio, learners)
     identity = environment_identity(env_config)
     if learners > 1:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.common.run_files.returns_log import EpisodeRow
 from seed_rl.common.system.extras import missing_extra, python_for_shell
@@ -436,19 +436,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@exits
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit code."""
     options = _parser().parse_args(arguments)
     how = options.score, max(0.0, options.smoothing)
-    try:
-        groups = read_groups(options.runs)
-        axes = [options.x] if options.x else list(X_LABELS)
-        curves = draw_groups(groups, options.out, axes, *how, options.title)
-        if options.tensorboard:
-            write_tensorboard(groups, options.tensorboard, *how)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    groups = read_groups(options.runs)
+    axes = [options.x] if options.x else list(X_LABELS)
+    curves = draw_groups(groups, options.out, axes, *how, options.title)
+    if options.tensorboard:
+        write_tensorboard(groups, options.tensorboard, *how)
     for one, group in zip(curves, groups, strict=True):
         means = one.mean()
         known = np.flatnonzero(~np.isnan(means))

@@ -204,10 +204,8 @@ class UnrollStorage:
         Raises:
           ValueError: they do not match the segments, or n exceeds the capacity.
         """
-        priorities = np.ascontiguousarray(priorities, np.float64)
         inserted_at = np.ascontiguousarray(inserted_at, np.float64)
-        if priorities.shape != inserted_at.shape or not np.all(np.isfinite(priorities)):
-            raise ValueError("invalid priorities and times")
+        priorities = _checked_priorities(priorities, inserted_at.shape)
         native.call(
             "replay_restore_entries",
             self._handle,

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError, exits
 from seed_rl.common.system import shipped
 
 
@@ -64,14 +64,11 @@ def expanded(
         yield from expanded(inner, f"flag file {path}", (*reading, real), again)
 
 
+@exits
 def main(arguments: Sequence[str]) -> int:
     """See above."""
-    try:
-        for flag, _ in expanded(arguments):
-            print(flag)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    for flag, _ in expanded(arguments):
+        print(flag)
     return 0
 
 

@@ -79,7 +79,7 @@ def test_a_run_is_played_as_it_was_trained(forks, tmp_path, socket_address):
         10_240,
         *("--env_name=Toy-v0", f"--gin_bindings={FASTER}", f"--gin_bindings={layers}"),
         *("--unroll_length=32", "--batches_per_step=2", "--epochs_per_step=5"),
-        "--num_eval_envs=2",
+        *("--num_eval_envs=2", "--jit=false"),
     )
     assert layers in (logdir / gin_config.OPERATIVE_FILE).read_text()
     evaluated = [row for row in experiment.read_result(logdir).episodes if row.evaluation]

@@ -248,7 +248,7 @@ def test_cart_pole(tmp_path):
     assert experiment.run(job, callbacks=()).returns[-20:].mean() > 150
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_atari(forks, tmp_path, socket_address):
     """The real programs: convolutions, frame stacks, the sizes of the preset."""
     pytest.importorskip("ale_py")

@@ -71,10 +71,10 @@ struct StoreError {
 // An episode: from one reset of an environment to the next.
 struct EpisodeStats {
   int32_t env_id = 0;
-  int64_t num_steps = 0;     // Agent steps, without the extra report of a truncated episode.
-  float episode_return = 0;  // NaN after a reward that is not finite, or too large.
-  float raw_return = 0;      // The same.
-  int64_t ended_at = 0;      // Unroll rows of all training environments until then, this one's too.
+  int64_t num_steps = 0;      // Agent steps, without the extra report of a truncated episode.
+  double episode_return = 0;  // NaN after a reward that is not finite, or too large.
+  double raw_return = 0;      // The same.
+  int64_t ended_at = 0;  // Unroll rows of all training environments until then, this one's too.
   // Whether it reached its goal, as its last report says; NaN: the environment does not say.
   float success = std::numeric_limits<float>::quiet_NaN();
 };

@@ -318,8 +318,8 @@ absl::Status Episodes(tf::OpKernelContext* ctx, InferenceStore& store) {
   for (int64_t i = 0; i < count; ++i) {
     outputs[0]->vec<int32_t>()(i) = episodes[i].env_id;
     outputs[1]->vec<int64_t>()(i) = episodes[i].num_steps;
-    outputs[2]->vec<float>()(i) = episodes[i].episode_return;
-    outputs[3]->vec<float>()(i) = episodes[i].raw_return;
+    outputs[2]->vec<float>()(i) = static_cast<float>(episodes[i].episode_return);
+    outputs[3]->vec<float>()(i) = static_cast<float>(episodes[i].raw_return);
     outputs[4]->vec<int64_t>()(i) = episodes[i].ended_at;
     outputs[5]->vec<float>()(i) = episodes[i].success;
   }

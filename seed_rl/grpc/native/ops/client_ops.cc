@@ -149,38 +149,33 @@ class CallOp : public tensorflow::AsyncOpKernel {
       OP_REQUIRES_ASYNC(context, cancellation->RegisterCallback(token, [call] { call->Cancel(); }),
                         absl::CancelledError("The call was cancelled"), done);
     }
-    const uint64_t id = client.Call(
-        function_, arguments,
-        [context, done, cancellation, token](const transport::Status& status,
-                                             const transport::Reply* reply) {
-          // Not DeregisterCallback, which would wait for the cancellation that may be calling this.
-          if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
-          context->SetStatus(status.ok() ? SetResults(context, *reply) : ToStatus(status));
-          done();
-        });
+    const uint64_t id =
+        client.Call(function_, arguments,
+                    [context, done, cancellation, token](const transport::Status& status,
+                                                         std::vector<transport::Tensor> results) {
+                      // Not DeregisterCallback, which would wait for the cancellation that may be
+                      // calling this.
+                      if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+                      context->SetStatus(status.ok() ? SetResults(context, std::move(results))
+                                                     : ToStatus(status));
+                      done();
+                    });
     call->Sent(static_cast<int64_t>(id));
   }
 
  private:
-  static absl::Status SetResults(OpKernelContext* context, const transport::Reply& reply) {
-    if (static_cast<int>(reply.size()) != context->num_outputs()) {
-      return absl::InternalError(absl::StrCat("The server returned ", reply.size(),
+  static absl::Status SetResults(OpKernelContext* context, std::vector<transport::Tensor> results) {
+    if (static_cast<int>(results.size()) != context->num_outputs()) {
+      return absl::InternalError(absl::StrCat("The server returned ", results.size(),
                                               " tensors, not ", context->num_outputs()));
     }
-    for (size_t i = 0; i < reply.size(); ++i) {
-      if (FromDType(reply.dtype(i)) != context->expected_output_dtype(i)) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (FromDType(results[i].dtype) != context->expected_output_dtype(i)) {
         return absl::InternalError(absl::StrCat("The server's result ", i, " has another type"));
       }
-      TensorShape shape;
-      TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(reply.dims(i), &shape));
-      Tensor* output;
-      TF_RETURN_IF_ERROR(context->allocate_output(i, shape, &output));
-      if (reply.dtype(i) == transport::DType::kString) {
-        tstring* element = output->flat<tstring>().data();
-        reply.ForEachString(i, [&element](const std::string& value) { *element++ = value; });
-      } else {
-        reply.CopyTo(i, const_cast<char*>(output->tensor_data().data()));
-      }
+      Tensor output;
+      TF_RETURN_IF_ERROR(FromTransport(std::move(results[i]), &output));
+      context->set_output(i, output);
     }
     return absl::OkStatus();
   }

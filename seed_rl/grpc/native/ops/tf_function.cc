@@ -108,7 +108,7 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
 
 // The state of one run.
 struct TfFunction::Run {
-  Run(TfFunction* function, Done done)
+  Run(TfFunction* function, transport::Done done)
       : done(std::move(done)),
         cancellation(std::make_unique<tensorflow::CancellationManager>(&function->cancellation_)),
         container(options.step_id, [function](const std::string& name) {
@@ -141,7 +141,7 @@ struct TfFunction::Run {
     done(FromStatus(result), std::move(results));
   }
 
-  const Done done;
+  const transport::Done done;
   std::unique_ptr<tensorflow::CancellationManager> cancellation;
   FunctionLibraryRuntime::Options options;
   tensorflow::ScopedStepContainer container;
@@ -159,7 +159,7 @@ TfFunction::TfFunction()
         }
       }) {}
 
-void TfFunction::Start(std::vector<transport::Tensor> arguments, Done done) {
+void TfFunction::Start(std::vector<transport::Tensor> arguments, transport::Done done) {
   std::vector<Tensor> inputs(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::Status status = FromTransport(std::move(arguments[i]), &inputs[i]);

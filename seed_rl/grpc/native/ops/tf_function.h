@@ -36,7 +36,7 @@ class TfFunction : public transport::Function {
                              size_t num_results, const std::string& config, int op_threads,
                              std::unique_ptr<TfFunction>* result);
 
-  void Start(std::vector<transport::Tensor> arguments, Done done) override;
+  void Start(std::vector<transport::Tensor> arguments, transport::Done done) override;
   void Cancel() override;
 
  private:

@@ -19,16 +19,6 @@ size_t RowElements(const Tensor& tensor) {
   return Product(tensor.dims.data() + 1, tensor.dims.size() - 1);
 }
 
-// Allocates memory for `tensor` and returns it.
-char* Allocate(Tensor* tensor, size_t bytes) {
-  std::shared_ptr<char> memory = AllocateAligned(bytes);
-  char* const data = memory.get();
-  tensor->data = data;
-  tensor->bytes = bytes;
-  tensor->owner = std::move(memory);
-  return data;
-}
-
 }  // namespace
 
 // Collects the results of a call whose rows are in several batches.
@@ -233,16 +223,7 @@ std::shared_ptr<Batch> BatchFactory::Empty() const {
 
 std::shared_ptr<Batch> BatchFactory::Single(const Call& call, const Frame& frame) {
   auto batch = std::make_shared<Batch>();
-  for (const TensorView& view : frame.tensors()) {
-    Tensor& tensor = batch->arguments.emplace_back();
-    tensor.dtype = view.dtype;
-    tensor.dims = view.Dims();
-    if (view.dtype == DType::kString) {
-      tensor.strings = view.Strings(0, view.elements);
-    } else {
-      view.CopyTo(Allocate(&tensor, view.bytes), 0, view.bytes);
-    }
-  }
+  batch->arguments = frame.Copies();
   batch->rows = 1;
   batch->parts.push_back({call, 0, 1, 0, nullptr});
   return batch;

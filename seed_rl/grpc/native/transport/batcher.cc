@@ -323,7 +323,8 @@ void Batcher::Release(size_t executor) {
 void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end) {
   std::lock_guard<std::mutex> lock(mu_);
   for (const Part& part : batch.parts) {
-    if (part.first_in_call == 0) ++stats_.calls;
+    if (part.first_in_call != 0) continue;  // The rest of a call that two batches share.
+    ++stats_.calls;
     stats_.queue_wait_s += Seconds(start - part.call.arrived);
   }
   stats_.rows += batch.rows;

@@ -3,8 +3,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "seed_rl/grpc/native/transport/transport.h"
-
 namespace seed_rl::transport {
 namespace {
 
@@ -17,8 +15,12 @@ char* NewAligned(size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<char> AllocateAligned(size_t bytes) {
-  return {NewAligned(bytes), [](char* memory) { std::free(memory); }};
+char* Allocate(Tensor* tensor, size_t bytes) {
+  char* const memory = NewAligned(bytes);
+  tensor->data = memory;
+  tensor->bytes = bytes;
+  tensor->owner.reset(memory, [](char* memory) { std::free(memory); });
+  return memory;
 }
 
 BufferPool::BufferPool(size_t bytes, size_t max_free)

@@ -8,10 +8,12 @@
 #include <mutex>
 #include <vector>
 
+#include "seed_rl/grpc/native/transport/transport.h"
+
 namespace seed_rl::transport {
 
-// Memory aligned to kAlignment, freed with the last reference.
-std::shared_ptr<char> AllocateAligned(size_t bytes);
+// Gives `tensor` memory of its own, aligned to kAlignment, and returns it.
+char* Allocate(Tensor* tensor, size_t bytes);
 
 // Buffers of one size; thread-safe. Buffers may outlive the pool.
 class BufferPool {

@@ -71,8 +71,9 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   return grpc::CreateCustomChannel(Target(config.address), credentials, arguments);
 }
 
-SystemClock::duration ToDuration(double seconds) {
-  return std::chrono::duration_cast<SystemClock::duration>(std::chrono::duration<double>(seconds));
+std::chrono::nanoseconds ToDuration(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
 }
 
 void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
@@ -117,8 +118,9 @@ std::string Request::Answer() const {
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,
                std::string* description) {
   *channel = OpenChannel(config);
-  const SystemClock::time_point deadline =
-      SystemClock::now() + ToDuration(config.connect_timeout_s);
+  const auto timeout = ToDuration(config.connect_timeout_s);
+  const SystemClock::time_point deadline = SystemClock::now() + timeout;
+  const SteadyClock::time_point end = SteadyClock::now() + timeout;
   grpc::Status status;
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     status = Describe(config, *channel, true, deadline, description);
@@ -126,7 +128,7 @@ Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* chann
     // Despite wait_for_ready, a proxy without a server and a server that is shutting down answer
     // this.
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
-    if (SystemClock::now() + pause >= deadline) break;
+    if (SteadyClock::now() + pause >= end) break;
     std::this_thread::sleep_for(pause);
   }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {

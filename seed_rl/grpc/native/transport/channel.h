@@ -15,8 +15,9 @@
 namespace seed_rl::transport {
 
 // The clock of gRPC's deadlines.
-using SystemClock = std::chrono::system_clock;
-SystemClock::duration ToDuration(double seconds);
+using SystemClock = std::chrono::system_clock;  // gRPC's deadlines.
+using SteadyClock = std::chrono::steady_clock;
+std::chrono::nanoseconds ToDuration(double seconds);
 
 // A channel with a connection of its own, not yet connected.
 std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -25,27 +26,6 @@ Status FromGrpc(const grpc::Status& status) {
   return {static_cast<Code>(status.error_code()), status.error_message()};
 }
 
-class FrameReply : public Reply {
- public:
-  explicit FrameReply(const Frame& frame) : frame_(frame) {}
-  size_t size() const override { return frame_.tensors().size(); }
-  DType dtype(size_t i) const override { return frame_.tensors()[i].dtype; }
-  std::vector<int64_t> dims(size_t i) const override { return frame_.tensors()[i].Dims(); }
-  size_t bytes(size_t i) const override { return frame_.tensors()[i].bytes; }
-  void CopyTo(size_t i, char* destination) const override {
-    frame_.tensors()[i].CopyTo(destination, 0, bytes(i));
-  }
-  void ForEachString(size_t i,
-                     const std::function<void(const std::string&)>& visit) const override {
-    for (const std::string& s : frame_.tensors()[i].Strings(0, frame_.tensors()[i].elements)) {
-      visit(s);
-    }
-  }
-
- private:
-  const Frame& frame_;
-};
-
 // A channel and its stream of calls. Its thread keeps it alive, because a callback on that thread
 // may drop the last reference to the client.
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -62,15 +42,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Joins the thread, unless called on it.
   void Join();
 
-  uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Client::Done done);
+  uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Done done);
   void Fail(uint64_t call_id, const Status& status);
   const std::string& description() const { return description_; }
 
  private:
   enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
   struct Pending {
-    Client::Done done;
-    SystemClock::time_point deadline;  // If the configuration has one.
+    Done done;
+    SteadyClock::time_point deadline;  // If the configuration has one.
   };
 
   static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
@@ -83,7 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void FailExpired();
   void FailAll(const Status& status);
   // Removes a pending call and returns its callback; empty if it was not pending.
-  Client::Done Remove(uint64_t call_id);
+  Done Remove(uint64_t call_id);
 
   const ClientConfig config_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -109,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t next_id_ = 1;                           // Guarded by mu_.
   std::unordered_map<uint64_t, Pending> pending_;  // By call id. Guarded by mu_.
   // Of pending_, if the configuration has a timeout. Guarded by mu_.
-  std::set<std::pair<SystemClock::time_point, uint64_t>> deadlines_;
+  std::set<std::pair<SteadyClock::time_point, uint64_t>> deadlines_;
   std::deque<grpc::ByteBuffer> outgoing_;  // Guarded by mu_.
 };
 
@@ -143,8 +123,7 @@ Connection::~Connection() {
 
 // --- Calls.
 
-uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& arguments,
-                          Client::Done done) {
+uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& arguments, Done done) {
   std::unique_lock<std::mutex> lock(mu_);
   const uint64_t id = next_id_++;
   lock.unlock();
@@ -155,20 +134,20 @@ uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& argument
     done({Code::kResourceExhausted, "The call has " + std::to_string(frame.Length()) +
                                         " bytes, more than max_message_bytes (" +
                                         std::to_string(config_.max_message_bytes) + ")"},
-         nullptr);
+         {});
     return id;
   }
   lock.lock();
   if (closed_) {
     const Status status = broken_;
     lock.unlock();
-    done(status, nullptr);
+    done(status, {});
     return id;
   }
   Pending& pending = pending_[id];
   pending.done = std::move(done);
   if (config_.call_timeout_s > 0) {
-    pending.deadline = SystemClock::now() + ToDuration(config_.call_timeout_s);
+    pending.deadline = SteadyClock::now() + ToDuration(config_.call_timeout_s);
     deadlines_.emplace(pending.deadline, id);
   }
   outgoing_.push_back(std::move(frame));
@@ -181,18 +160,18 @@ void Connection::WriteNext() {
   stream_->Write(outgoing_.front(), Tag(kWritten));
 }
 
-Client::Done Connection::Remove(uint64_t call_id) {
+Done Connection::Remove(uint64_t call_id) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found = pending_.find(call_id);
   if (found == pending_.end()) return nullptr;
-  Client::Done done = std::move(found->second.done);
+  Done done = std::move(found->second.done);
   deadlines_.erase({found->second.deadline, call_id});
   pending_.erase(found);
   return done;
 }
 
 void Connection::Fail(uint64_t call_id, const Status& status) {
-  if (Client::Done done = Remove(call_id)) done(status, nullptr);
+  if (Done done = Remove(call_id)) done(status, {});
 }
 
 void Connection::FailAll(const Status& status) {
@@ -204,14 +183,14 @@ void Connection::FailAll(const Status& status) {
     pending.swap(pending_);
     deadlines_.clear();
   }
-  for (auto& [id, call] : pending) call.done(status, nullptr);
+  for (auto& [id, call] : pending) call.done(status, {});
 }
 
 void Connection::FailExpired() {
-  std::vector<Client::Done> expired;
+  std::vector<Done> expired;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const SystemClock::time_point now = SystemClock::now();
+    const SteadyClock::time_point now = SteadyClock::now();
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       const auto found = pending_.find(deadlines_.begin()->second);
       expired.push_back(std::move(found->second.done));
@@ -219,10 +198,10 @@ void Connection::FailExpired() {
       deadlines_.erase(deadlines_.begin());
     }
   }
-  for (const Client::Done& done : expired) {
+  for (const Done& done : expired) {
     done({Code::kDeadlineExceeded, "No answer within the call_timeout_s of " +
                                        std::to_string(config_.call_timeout_s) + " s"},
-         nullptr);
+         {});
   }
 }
 
@@ -230,7 +209,7 @@ void Connection::FailExpired() {
 
 void Connection::Loop() {
   const bool deadlines = config_.call_timeout_s > 0;
-  const SystemClock::duration tick = ToDuration(std::min(0.25, config_.call_timeout_s / 8));
+  const auto tick = ToDuration(std::min(0.25, config_.call_timeout_s / 8));
   void* tag;
   bool ok;
   while (true) {
@@ -290,15 +269,20 @@ void Connection::OnRead(bool ok) {
   Frame frame;
   Status status = frame.Parse(message_);
   if (status.ok()) status = frame.CheckStrings();
-  if (Client::Done done = Remove(frame.call_id())) {
+  if (Done done = Remove(frame.call_id())) {
     if (!status.ok()) {
-      done({Code::kInternal, "Malformed reply: " + status.message}, nullptr);
+      done({Code::kInternal, "Malformed reply: " + status.message}, {});
     } else if (frame.kind() == Kind::kReply) {
-      const FrameReply reply(frame);
-      done({}, &reply);
+      std::vector<Tensor> results;
+      try {
+        results = frame.Copies();
+      } catch (const std::bad_alloc&) {
+        status = OutOfMemory();
+      }
+      done(status, std::move(results));
     } else {
       const Code code = frame.error_code() == 0 ? Code::kUnknown : Code(frame.error_code());
-      done({code, frame.message()}, nullptr);
+      done({code, frame.message()}, {});
     }
   } else if (frame.call_id() == kUnreadableCallId) {
     // One of our calls will never be answered, and we cannot tell which.

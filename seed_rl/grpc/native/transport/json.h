@@ -27,7 +27,7 @@ inline std::string JsonString(const std::string& text) {
 
 inline std::string JsonNumber(double number) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", number);
+  std::snprintf(text, sizeof(text), "%.15g", number);
   return text;
 }
 

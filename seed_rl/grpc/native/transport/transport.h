@@ -83,11 +83,13 @@ struct Spec {
   std::vector<int64_t> dims;  // -1: any size.
 };
 
+// Called with the results, whose memory is aligned to kAlignment and may be kept; none unless the
+// status is OK.
+using Done = std::function<void(const Status& status, std::vector<Tensor> results)>;
+
 // A function that a server runs; runs may overlap.
 class Function {
  public:
-  using Done = std::function<void(const Status& status, std::vector<Tensor> results)>;
-
   virtual ~Function() = default;
   // Runs on `arguments`, whose memory is aligned to kAlignment and may be kept. Calls `done` when
   // finished: before it returns if nothing blocks, otherwise later on another thread.
@@ -158,32 +160,14 @@ struct ClientConfig {
   double keepalive_s = 20;
 };
 
-// A reply; valid only inside the callback that receives it.
-class Reply {
- public:
-  virtual ~Reply() = default;
-  virtual size_t size() const = 0;
-  virtual DType dtype(size_t i) const = 0;
-  virtual std::vector<int64_t> dims(size_t i) const = 0;
-  virtual size_t bytes(size_t i) const = 0;
-  // Copies the elements of tensor `i` to `destination`, which has room for bytes(i). Bools are 0
-  // or 1.
-  virtual void CopyTo(size_t i, char* destination) const = 0;
-  // For string tensors: calls `visit` with each element, in order.
-  virtual void ForEachString(size_t i,
-                             const std::function<void(const std::string&)>& visit) const = 0;
-};
-
 class Client {
  public:
-  // Called once per call, usually on the client's thread; `reply` is null unless status is OK.
-  using Done = std::function<void(const Status& status, const Reply* reply)>;
-
   // Closes.
   virtual ~Client() = default;
   // The server's answer to Describe.
   virtual const std::string& description() const = 0;
-  // Sends a call and returns its id. `done` may be called before this returns.
+  // Sends a call and returns its id. `done` is called once, usually on the client's thread, and
+  // perhaps before this returns.
   virtual uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Done done) = 0;
   // Ends the call with CANCELLED, unless it has already ended.
   virtual void Cancel(uint64_t call_id) = 0;

@@ -6,6 +6,8 @@
 #include <new>
 #include <numeric>
 
+#include "seed_rl/grpc/native/transport/buffer_pool.h"
+
 namespace seed_rl::transport {
 namespace {
 
@@ -227,6 +229,21 @@ Status Frame::CheckStrings() const {
     if (remaining > 0) return Malformed("bytes after the last string");
   }
   return {};
+}
+
+std::vector<Tensor> Frame::Copies() const {
+  std::vector<Tensor> copies;
+  for (const TensorView& view : tensors_) {
+    Tensor& tensor = copies.emplace_back();
+    tensor.dtype = view.dtype;
+    tensor.dims = view.Dims();
+    if (view.dtype == DType::kString) {
+      tensor.strings = view.Strings(0, view.elements);
+    } else {
+      view.CopyTo(Allocate(&tensor, view.bytes), 0, view.bytes);
+    }
+  }
+  return copies;
 }
 
 FrameWriter::FrameWriter(Kind kind, uint64_t call_id, uint32_t function, size_t num_tensors) {

@@ -75,6 +75,8 @@ class Frame {
   // Checks the lengths of the strings of all tensors. Takes time in proportion to their number:
   // servers check first that they want the tensors.
   Status CheckStrings() const;
+  // Copies of the tensors. Throws std::bad_alloc.
+  std::vector<Tensor> Copies() const;
 
   Kind kind() const { return kind_; }
   uint64_t call_id() const { return call_id_; }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -105,20 +106,20 @@ void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
           std::lock_guard<std::mutex> lock(outcome->mu);
           ++outcome->pending;
         }
-        ids.push_back(
-            client->Call(function, {Ints(dims, value)},
-                         [outcome, dims, value, answers](const Status& status, const Reply* reply) {
-                           if (status.ok()) {
-                             CHECK(reply->size() == 1 && reply->dims(0) == dims);
-                             std::vector<int32_t> result(reply->bytes(0) / sizeof(int32_t));
-                             reply->CopyTo(0, reinterpret_cast<char*>(result.data()));
-                             for (const int32_t element : result) CHECK(element == value + 1);
-                             ++*answers;
-                           }
-                           std::lock_guard<std::mutex> lock(outcome->mu);
-                           --outcome->pending;
-                           outcome->done.notify_all();
-                         }));
+        ids.push_back(client->Call(
+            function, {Ints(dims, value)},
+            [outcome, dims, value, answers](const Status& status, std::vector<Tensor> results) {
+              if (status.ok()) {
+                CHECK(results.size() == 1 && results[0].dims == dims);
+                std::vector<int32_t> result(results[0].bytes / sizeof(int32_t));
+                std::memcpy(result.data(), results[0].data, results[0].bytes);
+                for (const int32_t element : result) CHECK(element == value + 1);
+                ++*answers;
+              }
+              std::lock_guard<std::mutex> lock(outcome->mu);
+              --outcome->pending;
+              outcome->done.notify_all();
+            }));
       }
       // Calls of "never", and of "static" without companions, end by being cancelled.
       std::unique_lock<std::mutex> lock(outcome->mu);

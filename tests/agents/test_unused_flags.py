@@ -31,6 +31,11 @@ def run(forks, tmp_path):
             f"--target_entropy would have no effect: {FIXED}",
         ),
         (SAC, ["--target_entropy=0.5", FIXED], f"--target_entropy would have no effect: {FIXED}"),
+        (
+            VTRACE,
+            ["--entropy_cost_adjustment_speed=5"],
+            "--entropy_cost_adjustment_speed would have no effect: --target_entropy",
+        ),
         (VTRACE, ["--popart_beta=0.1"], "--popart_beta would have no effect: --popart is not"),
         (
             SAC,
@@ -38,6 +43,17 @@ def run(forks, tmp_path):
             "--her_substitution_probability would have no effect: --her_window_length=0",
         ),
         (R2D2, ["--trace_tolerance=0.1"], "--trace_tolerance would have no effect: --trace_lambda"),
+        (
+            R2D2,
+            ["--novalue_function_rescaling", "--value_function_rescaling_epsilon=0.1"],
+            "--value_function_rescaling_epsilon would have no effect",
+        ),
+        (
+            R2D2,
+            ["--priority_exponent=0", "--importance_sampling_exponent=0.5"],
+            "--importance_sampling_exponent would have no effect: --priority_exponent=0",
+        ),
+        (SAC, ["--importance_sampling_exponent=0.5"], "effect: SAC samples uniformly"),
         (
             R2D2,
             ["--n_steps=3", "--trace_lambda=0.5"],

@@ -110,3 +110,8 @@ def validate(
         refuse_unused(("n_steps",), "--trace_lambda uses λ-returns")
     else:
         refuse_unused(("trace_tolerance",), "--trace_lambda=0 uses n-step returns")
+    if not r2d2.value_function_rescaling:
+        refuse_unused(("value_function_rescaling_epsilon",), "--novalue_function_rescaling")
+    if not replay.priority_exponent:
+        unused = ("priority_eta", "importance_sampling_exponent")
+        refuse_unused(unused, "--priority_exponent=0 samples uniformly")

@@ -161,3 +161,4 @@ def validate(
         raise UserError(
             f"--priority_exponent={replay.priority_exponent}: SAC samples uniformly. Set it to 0."
         )
+    refuse_unused(("importance_sampling_exponent",), "SAC samples uniformly")

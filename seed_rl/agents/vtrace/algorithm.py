@@ -230,6 +230,8 @@ def create_job(
         if not vtrace.entropy_cost_adjustment_speed:
             why = "--entropy_cost_adjustment_speed=0 keeps the entropy cost fixed"
             refuse_unused(("target_entropy",), why)
+        elif vtrace.target_entropy is None:
+            refuse_unused(("entropy_cost_adjustment_speed",), "--target_entropy is not set")
         if not vtrace.popart:
             refuse_unused(("popart_beta",), "--popart is not set")
         created = algorithm(vtrace, context)

@@ -184,7 +184,7 @@ def implied_divergence(pi: Distribution, mu: Distribution, max_weight: float) ->
     Returns:
       Infinite or NaN where pi may do what mu never does. No gradient flows.
     """
-    if isinstance(pi, Categorical) and isinstance(mu, Categorical):
+    if type(pi) is Categorical and type(mu) is Categorical:  # Subclasses have several choices.
         log_pi, log_mu = tf.nn.log_softmax(pi.logits), tf.nn.log_softmax(mu.logits)
         probabilities = tf.exp(log_pi)
     else:

@@ -71,6 +71,15 @@ class ClippedNormal(Normal):
     def sample(self) -> tf.Tensor:
         return tf.clip_by_value(super().sample(), -1.0, 1.0)
 
+    def sample_and_log_prob(self, differentiable: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+        actions, log_prob = super().sample_and_log_prob(differentiable)
+        if differentiable:
+            # At the bounds, a density becomes a mass: the gradient through the sample misses that
+            # jump, which moves with the parameters. That of the entropy is exact.
+            entropy = self.entropy()
+            log_prob = tf.stop_gradient(log_prob + entropy) - entropy
+        return actions, log_prob
+
     def mode(self) -> tf.Tensor:
         return tf.clip_by_value(self.loc, -1.0, 1.0)
 

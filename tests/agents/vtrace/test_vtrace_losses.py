@@ -10,7 +10,10 @@ from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.continuous import Normal
 from seed_rl.common.errors import UserError
-from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.parametric_distribution import (
+    categorical_distribution,
+    multi_categorical_distribution,
+)
 from tests.helpers.network_inputs import NUM_ACTIONS, random_batch
 
 DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
@@ -158,6 +161,25 @@ def test_the_divergence_of_continuous_actions_is_estimated():
         expected = ratio.sum() * (grid[1] - grid[0])
         estimates = losses.implied_divergence(normal(0.0, 1.0), normal(*mu), 1.0)
         assert np.mean(estimates) == pytest.approx(expected, rel=0.1, abs=1e-4)
+
+
+def test_the_divergence_of_several_choices_is_estimated():
+    """Guards the trust region for MultiDiscrete, whose distribution is a kind of Categorical."""
+    rng = np.random.default_rng(0)
+    pi, mu = (tf.constant(rng.normal(size=(1, 1, 4)), tf.float32) for _ in range(2))
+    two_choices = multi_categorical_distribution(2, 2, tf.int32)
+    many = [two_choices(tf.tile(logits, [50, 40, 1])) for logits in (pi, mu)]
+    estimate = losses.implied_divergence(*many, max_weight=1.0)
+    assert estimate.shape == (50, 40)
+    # Two choices of two are one of four.
+    joint = [
+        categorical_distribution(4, tf.int32)(
+            tf.reshape(logits[..., :2, None] + logits[..., None, 2:], [1, 1, 4])
+        )
+        for logits in (pi, mu)
+    ]
+    exact = losses.implied_divergence(*joint, max_weight=1.0)
+    assert np.mean(estimate) == pytest.approx(exact.numpy().item(), rel=0.2)
 
 
 def test_an_abandoned_episode_is_learned_from_as_if_it_had_gone_on():

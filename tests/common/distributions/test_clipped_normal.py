@@ -114,3 +114,16 @@ def test_gradients_are_finite_and_right():
             up = integrated_entropy(case[0] + moved[0], case[1] + moved[1])
             down = integrated_entropy(case[0] - moved[0], case[1] - moved[1])
             assert actual == pytest.approx((up - down) / (2 * step), abs=1e-3)
+
+
+def test_log_probabilities_of_samples_have_the_gradient_of_the_entropy():
+    """Guards SAC: through a sample, the jump of the log probability at a bound has no gradient."""
+    loc, scale = (tf.Variable(t) for t in (made(CASES).loc, made(CASES).scale))
+    with tf.GradientTape(persistent=True) as tape:
+        dist = ClippedNormal(loc, scale)
+        actions, log_prob = dist.sample_and_log_prob()
+        expected = -dist.entropy()
+    np.testing.assert_allclose(log_prob, dist.log_prob(actions), rtol=1e-5, atol=1e-6)
+    for variable in (loc, scale):
+        gradient = tape.gradient(log_prob, variable)
+        np.testing.assert_allclose(gradient, tape.gradient(expected, variable), rtol=1e-6)

@@ -100,7 +100,8 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
           huber_delta: errors above it enter the value loss linearly; None: mean squared error.
           value_ppo_style_clip_eps: if set, the value loss is the larger one of two: for the
             prediction, and for the prediction clipped to at most this distance (in normalized
-            units) from the one made when acting.
+            units) from the one made when acting. It bounds the network's output, not PopArt's scale
+            and shift.
           baseline_cost: weight of the value loss.
           include_regularization_in_returns: whether each reward is reduced by the regularizer's
             loss at the action before it.

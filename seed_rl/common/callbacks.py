@@ -34,8 +34,9 @@ class Report:
       progress: frames, frames/s, training steps, and so on.
       metrics: the new point in TensorBoard, by tag: floats, and <float64>[k] for histograms.
       episodes: those that ended since the last report, including evaluation (`EpisodeRow`).
-      mean_return: how good the agent is: mean return of the last 20 evaluation episodes, or of the
-        last 100 episodes if there are no evaluation environments; None until that many have ended.
+      mean_return: how good the agent is: mean return of the newest episodes of each evaluation
+        environment, equally many of each and at least 20 in all; or of each training environment,
+        at least 100 in all, if none are for evaluation. None until that many have ended.
       last: whether this is the last report of the run.
     """
 

@@ -45,6 +45,7 @@ def report(logdir: pathlib.Path, start_frames: int = 0, **options: Any) -> None:
         logdir,
         store=store,
         num_training_envs=1,
+        num_eval_envs=1,
         num_action_repeats=4,
         total_frames=1000,
         start_frames=start_frames,

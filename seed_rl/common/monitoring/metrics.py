@@ -159,7 +159,8 @@ class SummaryWriter:
         self._warned = True
 
 
-_JUDGED = {False: 100, True: 20}  # Episodes by which an agent is judged: training, evaluation.
+_JUDGED = {False: 100, True: 20}
+"""Fewest episodes by which an agent is judged: of training, of evaluation."""
 
 
 class _Recent:
@@ -188,6 +189,40 @@ class _Recent:
         return float(np.mean([episode_return for _, episode_return in self._episodes]))
 
 
+class _Judged:
+    """The newest returns of each environment, equally many of each.
+
+    The newest of all environments together would at first be those that ended first: the shortest,
+    which may be the best ones or the worst.
+
+    Args:
+      envs: ids of the environments.
+      fewest: number of episodes of all environments together.
+    """
+
+    _PATIENCE = 10  # Without an episode during so many times all of ours, an environment is gone.
+
+    def __init__(self, envs: range, fewest: int):
+        each = -(-fewest // max(1, len(envs)))
+        self._last = {env: collections.deque[float](maxlen=each) for env in envs}
+        self._ended = dict.fromkeys(envs, 0)  # The count at each one's last episode.
+        self._count = 0
+        self._patience = self._PATIENCE * each * len(envs)
+
+    def add(self, env_id: int, episode_return: float) -> None:
+        self._count += 1
+        self._ended[env_id] = self._count
+        self._last[env_id].append(episode_return)
+
+    def mean(self) -> float | None:
+        """None until each environment that is not gone has ended enough episodes."""
+        oldest = self._count - self._patience
+        used = [last for env, last in self._last.items() if self._ended[env] >= oldest]
+        if not self._count or any(len(last) < (last.maxlen or 0) for last in used):
+            return None
+        return float(np.mean(used))
+
+
 class EpisodeStatistics:
     """Statistics of finished episodes, separately for training and evaluation environments.
 
@@ -201,6 +236,7 @@ class EpisodeStatistics:
       tasks: reported separately, if given.
       learners: how many train together. The frames of an episode's end count those of all, which
         are assumed to act equally fast.
+      num_eval_envs: number of environments for evaluation.
     """
 
     def __init__(
@@ -213,6 +249,7 @@ class EpisodeStatistics:
         window: int = 100,
         tasks: Tasks | None = None,
         learners: int = 1,
+        num_eval_envs: int = 0,
     ):
         self._num_training_envs = num_training_envs
         self._num_action_repeats = num_action_repeats
@@ -222,9 +259,9 @@ class EpisodeStatistics:
         self._log = ReturnsLog(logdir, kept) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: _Recent(window) for flag in (False, True)}
-        self._last = {
-            flag: collections.deque[float](maxlen=length) for flag, length in _JUDGED.items()
-        }
+        envs = range(num_training_envs + num_eval_envs)
+        parts = {False: envs[:num_training_envs], True: envs[num_training_envs:]}
+        self._judged = {flag: _Judged(parts[flag], fewest) for flag, fewest in _JUDGED.items()}
         self._counts = {False: 0, True: 0}
         self._warned = False
         self._shaped = False  # Whether any episode's score has differed from its return.
@@ -251,11 +288,13 @@ class EpisodeStatistics:
         """How good the agent is; None before enough episodes have ended since this learner began.
 
         Args:
-          evaluation: whether to judge it by the last 20 evaluation episodes instead of the last 100
-            training episodes.
+          evaluation: whether to judge it by 20 evaluation episodes or more, instead of 100 training
+            episodes or more.
+
+        Returns:
+          The mean return of the newest episodes of each environment, equally many of each.
         """
-        last = self._last[evaluation]
-        return float(np.mean(last)) if len(last) == last.maxlen else None
+        return self._judged[evaluation].mean()
 
     def add(self, episodes: EpisodeStats) -> None:
         """Adds finished episodes, except those whose return or score is not finite.
@@ -287,7 +326,7 @@ class EpisodeStatistics:
         for row in rows:
             self._new[row.evaluation].append(row)
             self._recent[row.evaluation].add(row.frames, row.episode_return)
-            self._last[row.evaluation].append(row.episode_return)
+            self._judged[row.evaluation].add(row.env_id, row.episode_return)
             self._counts[row.evaluation] += 1
             self._shaped |= row.raw_return != row.episode_return
         if self._log is not None:

@@ -185,6 +185,7 @@ class Reporter:
             finished=start_frames >= total_frames,
             tasks=tasks,
             learners=learners,
+            num_eval_envs=num_eval_envs,
         )
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)

@@ -120,7 +120,7 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
 
 
 def test_successes_are_counted_where_they_are_known(tmp_path):
-    statistics = EpisodeStatistics(num_training_envs=2, logdir=tmp_path)
+    statistics = EpisodeStatistics(num_training_envs=2, num_eval_envs=1, logdir=tmp_path)
     known = [(1, 0, 0, 0, 1), (1, 0, 0, 1, 0), (1, 0, 0, 2, 1)]
     statistics.add(episodes(*known, (1, 0, 0, 0)))
     curves = statistics.harvest()
@@ -144,7 +144,9 @@ def test_frames_count_those_of_all_learners(tmp_path):
 
 
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
-    statistics = EpisodeStatistics(3, num_action_repeats=4, logdir=tmp_path, start_frames=1000)
+    statistics = EpisodeStatistics(
+        3, num_action_repeats=4, logdir=tmp_path, start_frames=1000, num_eval_envs=1
+    )
     assert statistics.recent_return is None
     statistics.add(episodes())
     unknown = ((9, np.nan, 1, 0), (9, 1, np.nan, 1), (9, 1, np.inf, 3))
@@ -195,6 +197,37 @@ def test_recent_means_forget_old_episodes():
     for value in range(101, 401):
         statistics.add(episodes((1, value, value, 0), ended_at=value * 10))
     assert statistics.recent_return == np.mean(range(389, 401)), "5 % are 21: the last 12"
+
+
+def test_an_agent_is_judged_by_equally_many_episodes_of_each_environment():
+    """Guards a run's end and its best agent, where short episodes are better or worse than others.
+
+    Environments that begin together first end their shortest episodes.
+    """
+    statistics = EpisodeStatistics(num_training_envs=200, num_eval_envs=4)
+    for _ in range(3):
+        statistics.add(episodes(*[(20, 1, 1, env) for env in range(199)]))
+        assert statistics.judged_return(evaluation=False) is None
+    statistics.add(episodes((60, 0, 0, 199)))
+    assert statistics.judged_return(evaluation=False) == pytest.approx(199 / 200)
+    for value in range(5):
+        assert statistics.judged_return(evaluation=True) is None
+        statistics.add(episodes(*[(20, value, value, env) for env in range(200, 204)]))
+    assert statistics.judged_return(evaluation=True) == 2
+    statistics.add(episodes((20, 20, 20, 203)))
+    assert statistics.judged_return(evaluation=True) == 3, "the newest of 203 replaces its oldest"
+
+
+def test_an_environment_that_is_gone_does_not_count():
+    """Guards a run with a dead actor, which would never be judged."""
+    statistics = EpisodeStatistics(num_training_envs=2)
+    statistics.add(episodes(*[(20, 0, 0, 1)] * 50))
+    statistics.add(episodes(*[(20, 1, 1, 0)] * 1000))
+    assert statistics.judged_return(evaluation=False) == 0.5
+    statistics.add(episodes((20, 1, 1, 0)))
+    assert statistics.judged_return(evaluation=False) == 1
+    statistics.add(episodes((20, 0, 0, 1)))
+    assert statistics.judged_return(evaluation=False) == 0.5
 
 
 def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplog):

@@ -30,7 +30,7 @@ def add(statistics: EpisodeStatistics, *rows: Any) -> None:
 
 def test_tasks_are_reported_separately() -> None:
     """Unshaped returns; scores over the recent episodes; the mean of scores over all tasks seen."""
-    statistics = EpisodeStatistics(num_training_envs=4, tasks=Worlds())
+    statistics = EpisodeStatistics(num_training_envs=4, num_eval_envs=1, tasks=Worlds())
     assert isinstance(Worlds(), Tasks)
     add(statistics, (0, 0.1, 1), (1, 0.1, 3), (2, 0.1, 7))
     first = statistics.harvest()
@@ -51,7 +51,7 @@ def test_tasks_are_reported_separately() -> None:
 
 
 def test_evaluation_is_apart() -> None:
-    statistics = EpisodeStatistics(num_training_envs=4, tasks=Worlds())
+    statistics = EpisodeStatistics(num_training_envs=4, num_eval_envs=1, tasks=Worlds())
     add(statistics, (3, 1, 1), (4, 2, 2))
     scalars = statistics.harvest()
     assert scalars["task_return/c"] == 1.0
@@ -61,7 +61,7 @@ def test_evaluation_is_apart() -> None:
 
 
 def test_scores_are_of_the_recent_episodes() -> None:
-    statistics = EpisodeStatistics(num_training_envs=4, window=2, tasks=Worlds())
+    statistics = EpisodeStatistics(num_training_envs=4, num_eval_envs=1, window=2, tasks=Worlds())
     add(statistics, (0, 1, 1), (0, 2, 2), (1, 4, 4))
     scalars = statistics.harvest()
     assert scalars["task_score/a"] == 30.0

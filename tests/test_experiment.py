@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -29,6 +30,7 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
+from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import run
 from tests.helpers.events import read_arrays
@@ -176,6 +178,16 @@ def test_observations_of_another_type_with_the_same_values():
     assert seen(0, 1) == [0, 1]
     with pytest.raises(UserError, match=r"'mask': 'uint8\[2\]'.*, not .*'mask': 'int8\[2\]'"):
         seen(-1, 1)
+
+
+def test_a_model_older_than_the_checkpoints_is_loaded_with_a_warning(trained, tmp_path, caplog):
+    """Guards who steps the agent of a run that goes on, or was killed, after it had ended once."""
+    run = shutil.copytree(trained[1].logdir, tmp_path / "run")
+    experiment.load_policy(run)
+    assert not caplog.records
+    (run / "checkpoints" / checkpoint_list.name(9, 900)).mkdir()
+    experiment.load_policy(run)
+    assert "older than the newest checkpoint, of 900 frames" in caplog.text
 
 
 def test_nothing_to_load(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,7 @@ def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:
     """The policy that a learner exported at the end of its run; acts as in evaluation.
 
     Needs neither the code of its network nor that of its agent. Load only models that you trust.
+    Logs a warning if the run has saved a newer checkpoint since.
 
     Args:
       path: a run's logdir, or the exported model in it.
@@ -181,6 +183,13 @@ def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:
             f"There is no exported model in {path}; a learner writes it at the end of a run unless "
             "--save_model is off. For a checkpoint, create the run's job and call "
             "`seed_rl.experiment.trained_policy(job, path)`."
+        )
+    if frames := checkpoint_list.newer_than_model(folder):
+        logging.warning(
+            "The model in %s is older than the newest checkpoint, of %d frames: a learner exports "
+            "it when it ends or is stopped. Stop the run, after resuming it if it died.",
+            folder,
+            frames,
         )
     model: Any = tf.saved_model.load(os.fspath(folder))
     (action, env_output, _), _ = model.act.concrete_functions[0].structured_input_signature

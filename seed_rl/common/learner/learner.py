@@ -238,12 +238,14 @@ class Learner:
         # Of learners that died while exporting. This one holds the lock of the logdir.
         for left in self._logdir.glob(f".{checkpoint_list.MODEL}.*"):
             shutil.rmtree(left, ignore_errors=True)
-        saved_model.save_model(
+        model = saved_model.save_model(
             directory or self._logdir / checkpoint_list.MODEL,
             self._algorithm.network,
             self._job.specs,
             self._algorithm.evaluate,
         )
+        if model is not None and directory is None:
+            checkpoint_list.note_model(model)
 
     def _train_step(self, batches: Iterator[Any]) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 from pathlib import Path
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
 
 DIRECTORY = "checkpoints"  # Of a run's logdir.
 BEST = "best"
@@ -15,6 +17,8 @@ BEST = "best"
 METADATA = "metadata.json"
 MODEL = "saved_model"
 """The exported policy, in a run's logdir."""
+MODEL_FRAMES = "frames.txt"
+"""In the model: environment frames of the newest checkpoint when it was exported."""
 NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 START_OVER = (
     "To start over, choose another --logdir; or, on one machine, --restart=fresh, which moves the "
@@ -79,6 +83,24 @@ def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
     except UnreadableError:  # Callers are reporting a more important error.
         return None
     return entries[-1].step if entries else None
+
+
+def note_model(model: Path) -> None:
+    """Notes in a run's exported model of which checkpoint it is, for `newer_than_model`."""
+    frames = saved_frames(model.parent)
+    if frames is not None:
+        with contextlib.suppress(OSError):  # The model is good without.
+            files.write_atomically(model / MODEL_FRAMES, f"{frames}\n")
+
+
+def newer_than_model(model: Path) -> int | None:
+    """Frames of the run's newest checkpoint, if a run's model is of an older one; else None."""
+    frames = saved_frames(model.parent)
+    try:
+        noted = int((model / MODEL_FRAMES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # Of an earlier version.
+        return None
+    return frames if frames is not None and frames > noted else None
 
 
 def finished(frames: int) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system import terminal
+from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.guardian import Guardian
@@ -144,10 +145,13 @@ class Supervisor:
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
         if self._config.fresh and any(path.name != FILE_NAME for path in logdir.iterdir()):
             aside = logdir.with_name(f"{logdir.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+            learner = LearnerLock(logdir)  # One may run without a supervisor.
             try:
                 logdir.rename(aside)
             except OSError as error:
                 raise UserError(f"Cannot move {logdir} to {aside}: {error.strerror}.") from error
+            finally:
+                learner.release()
             lock.release()
             lock = RunLock(logdir)
             self._panel.say(f"the earlier run is now in {aside}")

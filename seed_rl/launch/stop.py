@@ -73,6 +73,7 @@ def stop(logdir: pathlib.Path) -> None:
     try:
         if pid:
             os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # After Ctrl-Z.
     except ProcessLookupError:
         pass  # It was killed; its guardian is cleaning up.
     except PermissionError as error:

@@ -14,7 +14,9 @@ from unittest import mock
 
 import pytest
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.launch import supervisor
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import RestartPolicy
@@ -333,6 +335,18 @@ def test_a_live_directory_is_refused(start):
     assert run.process.poll() is None
 
 
+def test_fresh_leaves_a_learner_without_a_supervisor_alone(tmp_path):
+    """Guards runs of `experiment.run` and of clusters, whose directory would move below them."""
+    config = supervisor.SupervisorConfig(tmp_path, actors=1, fresh=True)
+    run = supervisor.Supervisor(config, lambda *_: [], lambda *_: [], None, mock.MagicMock())
+    (tmp_path / "checkpoints").mkdir()
+    lock = LearnerLock(tmp_path)
+    with pytest.raises(UserError, match="A learner is already running"):
+        run.run()
+    assert (tmp_path / "checkpoints").exists()
+    lock.release()
+
+
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     result = run_python(
@@ -342,9 +356,15 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     assert "Traceback" not in result.stdout + result.stderr
 
 
-def test_stop_local_stops_the_run_named(start, repository):
-    """stop_local.sh returns when everything has ended, with the checkpoint saved."""
+@pytest.mark.parametrize("suspended", [False, True])
+def test_stop_local_stops_the_run_named(start, repository, suspended):
+    """stop_local.sh returns when everything has ended, with the checkpoint saved.
+
+    Also after Ctrl-Z.
+    """
     run = going(start, 2)
+    if suspended:
+        run.signal(signal.SIGSTOP)
     script = repository / "stop_local.sh"
     helpers.run(script, run.logdir, code=0, cwd=run.logdir.parent)
     assert run.wait() == 0

@@ -122,7 +122,8 @@ def read(path: Path) -> FinishedStudy:
     tasks: dict[str, Task] = {}
     unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
     for row in directory.read_results(path / results.FILE_NAME, spec):
-        score = row["evaluation_mean"] or row["final_return"]
+        evaluated = int(row["evaluation_episodes"]) > 0
+        score = row["evaluation_mean" if evaluated else "final_return"]
         if row["status"] != "done" or not score:
             continue
         if row["configuration"] not in tasks:

@@ -311,6 +311,19 @@ def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
     assert "There is no study in" in capsys.readouterr().err
 
 
+def test_a_training_return_does_not_replace_scores_that_are_not_finite(folder):
+    """Guards tables of evaluations, which would list a training return as one."""
+    table = folder / FILE_NAME
+    row = "0,1,A-v1,1,50,9,60,1,1,10,500,done,\n"
+    for instead, score in (("50,9,,,,10", None), ("50,9,,,,0", 50)):
+        text = table.read_text()
+        assert row in text
+        table.write_text(text.replace(row, row.replace("50,9,60,1,1,10", instead)))
+        scores = finished.read(folder).tasks[0].scores
+        assert scores == [*([score] if score else []), 110, 85]
+        table.write_text(text)
+
+
 def test_a_run_without_a_finished_episode_keeps_its_score(folder):
     """Guards means from leaving out agents that got stuck, the worst of all."""
     rows = (folder / FILE_NAME).read_text().replace("0,2,A-v1,1,90,9,", "0,2,A-v1,,,,")

@@ -207,10 +207,13 @@ class Study:
         Raises:
           UserError: the directory cannot be written, or has results of another study.
         """
-        before = read(self.path) or {}
+        before = read(self.path)
         machine = f"{processor.cores()} cores ({processor.model()})"
         here = {"commits": commit(), "machines": machine, "versions": versions()}
         try:
+            if before is None:  # First: the files below without it would be of something else.
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._write_record({}, here)
             for name in ("runs", "logs"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             trials.drop_torn_line(self.path / trials.FILE_NAME)
@@ -218,14 +221,17 @@ class Study:
             self.draw_recorded()
             if self.finished:  # What ran it was not this.
                 here = dict.fromkeys(here, "")
-            record = {name: _with(before.get(name, ()), value) for name, value in here.items()}
-            text = json.dumps({"spec": spec_lib.to_json(self.spec), **record}, indent=1)
-            files.write_atomically(self.path / FILE_NAME, f"{text}\n")
+            self._write_record(before or {}, here)
         except OSError as error:
             raise UserError(
                 f"Cannot write to {self.path}: {error.strerror}. Free some space, or choose "
                 "another directory with --logdir=DIR."
             ) from error
+
+    def _write_record(self, before: Mapping[str, Any], here: Mapping[str, str]) -> None:
+        record = {name: _with(before.get(name, ()), value) for name, value in here.items()}
+        text = json.dumps({"spec": spec_lib.to_json(self.spec), **record}, indent=1)
+        files.write_atomically(self.path / FILE_NAME, f"{text}\n")
 
 
 def open_study(path: Path, spec: Spec) -> Study:

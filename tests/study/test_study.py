@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import optuna
@@ -17,7 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import processor
 from seed_rl.launch import run_lock, stop
-from seed_rl.study import program
+from seed_rl.study import directory, program, spec, trials
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -340,6 +341,18 @@ def test_a_directory_of_something_else_is_refused(study, capsys):
         assert program.main([str(study.file), f"--{flag}={study.path}"]) == 2
         assert "has files, but no study. " in (message := capsys.readouterr().err)
         assert "another directory with --logdir=DIR" in message
+
+
+def test_a_study_killed_at_its_start_begins_again(tmp_path, spec_json, monkeypatch):
+    """Guards its directory, which had files but no study."""
+    begun = directory.open_study(tmp_path / "study", spec.from_json(spec_json))
+    with monkeypatch.context() as patch:
+        patch.setattr(trials.Trials, "recover", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            begun.write()
+    again = directory.open_study(begun.path, begun.spec)
+    again.write()
+    assert directory.read(begun.path)["versions"] == [directory.versions()]
 
 
 def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):

@@ -23,7 +23,7 @@ import rich.table
 import rich.text
 
 from seed_rl.common.run_files.progress import SILENCE_S, Progress
-from seed_rl.common.system import durations
+from seed_rl.common.system import durations, terminal
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # In `typing` from Python 3.11 on.
@@ -131,6 +131,7 @@ class PatientPanel(Generic[S]):
     def __init__(self, panel: Panel[S]):
         self._panel = panel
         self._gone = False
+        terminal.replace_unknown_characters()
 
     def __enter__(self) -> PatientPanel[S]:
         self._try(self._panel.__enter__)
@@ -160,6 +161,8 @@ class PatientPanel(Generic[S]):
             show(*arguments)
         except OSError as error:
             self._gone = error.errno != errno.ENOSPC  # A full disk may be freed.
+        except UnicodeError:  # Of an output that cannot replace characters.
+            pass
 
 
 class Lines:
@@ -314,7 +317,8 @@ class LivePanel(Table):
     def _rows_of(self, status: Status) -> Iterator[Row]:
         for name, value in describe(status):
             yield name, value
-            if name == "return" and (line := self._history.sparkline()):
+            bars = not self._console.options.ascii_only  # Which is whether it lacks them.
+            if name == "return" and bars and (line := self._history.sparkline()):
                 yield "", line
         yield from (fact for fact in self._facts.items() if fact[0] != status.gone)
         progress = status.progress

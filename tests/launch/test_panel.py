@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+import sys
 import time
 
 import pytest
 
 from seed_rl.common.run_files.progress import Progress
-from seed_rl.launch.panel import Console, History, LivePanel, Status
+from seed_rl.launch.panel import Console, History, LivePanel, PatientPanel, PlainPanel, Status
 
 WIDTH = 60
 _PARTS = re.compile(r"\x1b\[(\??\d*(?:;\d+)*)([A-Za-z])|(\r)|(\n)|(.)")
@@ -61,6 +62,28 @@ def test_one_panel_is_left(height: int, echo: str) -> None:
         "╰────",
         "stopp",
     ]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_characters_that_a_terminal_lacks_are_replaced(
+    live: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards runs, which ended with UnicodeEncodeError once there were bars to draw."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    console = Console(force_terminal=True, width=WIDTH, height=30)
+    facts = {"logdir": "/\N{LATIN SMALL LETTER E WITH ACUTE}t"}
+    panel = PatientPanel(
+        LivePanel("run", facts, console, period_s=0.0) if live else PlainPanel("run", facts)
+    )
+    report = Progress(time.time(), 1, "training", 10, 100, 5.0, 1, 1.0, 3, 1.0, None, 0.0)
+    with panel:
+        for step in range(3):
+            progress = dataclasses.replace(report, train_steps=step, episode_return_mean=step)
+            panel.show(Status(progress, 1, 1))
+        panel.finish("done")
+    sys.stdout.flush()
+    written = sys.stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert "/?t" in written and "???" not in written and "done" in written
 
 
 def test_the_history_of_returns_fits_a_line() -> None:

@@ -69,8 +69,8 @@ class LearnerConfig(Checked):
     checkpoints_to_keep: int = option(3, "Number of recent checkpoints to keep.", minimum=1)
     keep_best: bool = option(
         False,
-        "Whether to keep a checkpoint of the best agent in LOGDIR/best: by the mean return of "
-        "the newest episodes of each evaluation environment, at least 20 in all, or of each training "
+        "Whether to keep a checkpoint of the best agent in LOGDIR/best: by the mean return of the "
+        "newest episodes of each evaluation environment, at least 20 in all, or of each training "
         "environment, at least 100 in all, without --num_eval_envs.",
     )
     stop_at_return: float | None = option(

@@ -68,7 +68,7 @@ class Progress:
     def line(self) -> str:
         """One line for the console."""
         share = 100 * self.frames / self.total_frames if self.total_frames else 0.0
-        returns = "–" if self.episode_return_mean is None else f"{self.episode_return_mean:.4g}"
+        returns = "-" if self.episode_return_mean is None else f"{self.episode_return_mean:.4g}"
         eta = "" if self.eta_s is None else f" | ETA {durations.describe(self.eta_s)}"
         return (
             f"{self.phase}: {self.frames:,}/{self.total_frames:,} frames ({share:.1f}%) | "

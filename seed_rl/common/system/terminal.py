@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 
-_INTERRUPTED = 128 + signal.SIGINT  # The exit code that shells report for Ctrl-C.
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code that shells report for Ctrl-C."""
 
 
 def end_without_reader() -> None:
@@ -25,6 +27,12 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def replace_unknown_characters() -> None:
+    """Has standard output show "?" for characters that its encoding lacks, instead of an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def stop_signals() -> tuple[signal.Signals, ...]:
     """The signals that stop a run: SIGHUP, of a closed terminal, unless nohup has it ignored."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -38,7 +46,7 @@ def interrupt_ends() -> object:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return signal.SIG_IGN
-    return signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    return signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
 @contextlib.contextmanager

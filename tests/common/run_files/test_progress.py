@@ -90,7 +90,7 @@ def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
     assert 900_000 < writer.last.eta_s < 1_100_000
     for _ in range(120):  # The rate ends at 0: it has no smaller number.
         clock.now += 100
-        writer.last.line()
+        assert writer.last.line().isascii(), "it is printed to whatever encoding"
         writer.update(warning="no actor")
     assert writer.last.eta_s is None
     json.loads((tmp_path / "progress.json").read_text(), parse_constant=pytest.fail)

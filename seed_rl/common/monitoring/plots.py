@@ -3,7 +3,8 @@
     seed-rl plot RUN... [--out=curve.png] [--x=frames] [--score] [--tensorboard=DIR]
 
 A RUN is the logdir of a run, a folder of such runs (a study), or a `returns.csv` by any name. Runs
-with the same options but the seed are one curve.
+with the same options but the seed are one curve. Of a folder, runs that --restart=fresh has moved
+aside, and those without an episode yet, are left out.
 
 - *Smoothed*: the value of a run at a point is the mean return of the episodes that ended in the
   last 5 % of the axis (`--smoothing`), but at least of the last 10.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ import numpy as np
 from seed_rl.common.errors import UserError, exits
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.common.run_files.returns_log import EpisodeRow
+from seed_rl.common.system import files
 from seed_rl.common.system.extras import missing_extra, python_for_shell
 
 X_LABELS = {"frames": "environment frames", "hours": "hours"}
@@ -37,6 +40,7 @@ _EVENTS = "events.out.tfevents.0.plot"  # One name, so that a second plot replac
 _FEWEST = 10  # Episodes in a smoothed value.
 _FEWEST_SEEDS = 5  # With an interval.
 _RESAMPLES = 2000
+_ASIDE = re.compile(r"\.\d{8}-\d{6}$")  # What --restart=fresh adds to a directory's name.
 _NOT_COMPARED = run_record.OWN_OPTIONS | {"seed"}
 
 
@@ -91,18 +95,27 @@ def read_groups(places: Sequence[str]) -> list[Group]:
       places: logdirs, folders of logdirs, or files like `returns.csv`.
 
     Raises:
-      UserError: there is no run, or one has no episodes.
+      UserError: there is no run, or none at one of the places has episodes.
     """
     options: list[dict[str, Any]] = []
     groups: list[tuple[list[str], list[list[EpisodeRow]]]] = []
-    found_files = [(file, name) for place in places for file, name in _files(Path(place))]
-    for file, name in found_files:
-        rows = _read(file)
-        found = _options(file)
+    seeds: dict[tuple[int, Any], Path] = {}
+    found_files = [one for place in places for one in _files(Path(place))]
+    for file, name, rows in found_files:
+        record = _record(file)
+        found = _options(record)
         if not found or found not in options:
             options.append(found)
             groups.append(([], []))
-        names, runs = groups[options.index(found) if found else -1]
+        index = options.index(found) if found else len(groups) - 1
+        seed = record.get("seed")
+        if seed is not None and (first := seeds.setdefault((index, seed), file)) != file:
+            print(
+                f"note: {first.parent} and {file.parent} have the same options and seed, and "
+                "count as two seeds",
+                file=sys.stderr,
+            )
+        names, runs = groups[index]
         names.append(name)
         runs.append(rows)
     labels = _labels(options, [names for names, _ in groups])
@@ -114,36 +127,44 @@ def read_groups(places: Sequence[str]) -> list[Group]:
     ]
 
 
-def _files(place: Path) -> list[tuple[Path, str]]:
-    """The files of episodes that a command line's argument stands for, with a name for each."""
+def _files(place: Path) -> list[tuple[Path, str, list[EpisodeRow]]]:
+    """The files that a command line's argument stands for, with a name and episodes for each."""
     place = place.expanduser().resolve()
     if place.is_file():
-        return [(place, place.stem)]
-    if (place / returns_log.FILE_NAME).exists():
-        return [(place / returns_log.FILE_NAME, place.name)]
-    found = sorted(
-        [*place.glob(f"*/{returns_log.FILE_NAME}"), *place.glob(f"runs/*/{returns_log.FILE_NAME}")]
-    )
+        found, name = [place], place.stem
+    elif (place / returns_log.FILE_NAME).exists():
+        found, name = [place / returns_log.FILE_NAME], place.name
+    else:
+        patterns = (f"{folder}*/{returns_log.FILE_NAME}" for folder in ("", "runs/"))
+        all_files = sorted(file for pattern in patterns for file in place.glob(pattern))
+        found = [file for file in all_files if not _ASIDE.search(file.parent.name)]
+        name = place.name
     if not found:
         raise UserError(f"{place} has no {returns_log.FILE_NAME}. Give the logdirs of runs.")
-    return [(file, place.name) for file in found]
+    begun = [(file, name, rows) for file in found if (rows := _read(file))]
+    if not begun:
+        raise UserError(f"{place} has no episodes yet. Wait until the first one ends.")
+    return begun
 
 
 def _read(file: Path) -> list[EpisodeRow]:
     try:
-        rows = returns_log.read(file)
+        return returns_log.read(file)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read {file}: {error}.") from None
-    if not rows:
-        raise UserError(f"{file} has no episodes yet. Wait until the first one ends.")
-    return rows
 
 
-def _options(file: Path) -> dict[str, Any]:
-    """The options by which runs are grouped; {} if they are not known."""
+def _record(file: Path) -> dict[str, Any]:
+    """The record of a file's run; {} if it is not known."""
     if file.name != returns_log.FILE_NAME or not (file.parent / run_record.FILE).exists():
         return {}
-    record = run_record.read(file.parent)
+    return run_record.read(file.parent)
+
+
+def _options(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by which runs are grouped; {} if they are not known."""
+    if not record:
+        return {}
     gin = record.get(run_record.GIN)
     known = {name: value for name, value in record.items() if name not in _NOT_COMPARED}
     known |= gin if isinstance(gin, Mapping) else {}
@@ -420,7 +441,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="logdir of a run, or folder of runs, as of a study"
     )
-    parser.add_argument("--out", default="curve.png", help="file to write: .png, .svg or .pdf")
+    parser.add_argument(
+        "--out", type=files.expanded, default="curve.png", help="file to write: .png, .svg or .pdf"
+    )
     parser.add_argument("--x", choices=tuple(X_LABELS), help="x-axis (default: a panel for each)")
     parser.add_argument("--score", action="store_true", help="plot unshaped returns (game scores)")
     parser.add_argument(
@@ -431,7 +454,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--title", default="", help="title of the plot")
     parser.add_argument(
-        "--tensorboard", type=Path, metavar="DIR", help="write the curves there, for TensorBoard"
+        "--tensorboard",
+        type=files.expanded,
+        metavar="DIR",
+        help="write the curves there, for TensorBoard",
     )
     return parser
 

@@ -11,6 +11,11 @@ from typing import IO, Any
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with `~` replaced, which shells leave in --flag=~/path."""
+    return Path(os.path.expanduser(path))
+
+
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     """Replaces the file at `path` with `text`; readers see the old or the new content.
 

@@ -1,6 +1,7 @@
 """Learning curves from returns.csv."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -98,6 +99,21 @@ def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     write_run(tmp_path / "a", [1])
     assert plots.main([str(tmp_path / "a"), f"--out={tmp_path}/no/where.png"]) == 2
     assert "Cannot write" in capsys.readouterr().err
+
+
+def test_what_a_folder_has_besides_seeds(tmp_path, capsys):
+    """Guards means of seeds from a run moved aside and from copies, and against one just begun."""
+    options = {"rate": 0.1, "program": "seed_rl.gym.ppo_main"}
+    for name, seed in (("a", 1), ("a.20260101-000000", 1), ("b", 2)):
+        write_run(tmp_path / name, [seed] * 20, seed=seed, **options)
+    write_run(tmp_path / "begun", [], seed=3, **options)
+    (group,) = plots.read_groups([str(tmp_path)])
+    assert len(group.runs) == 2 and not capsys.readouterr().err
+    shutil.copytree(tmp_path / "b", tmp_path / "copy")
+    (group,) = plots.read_groups([str(tmp_path)])
+    assert len(group.runs) == 3
+    note = f"note: {tmp_path}/b and {tmp_path}/copy have the same options and seed"
+    assert capsys.readouterr().err.startswith(note)
 
 
 def test_a_colour_means_the_same_in_all_panels(monkeypatch, tmp_path):

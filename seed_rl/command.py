@@ -194,16 +194,22 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
         if name in run_arguments.OF_NEW_RUNS:
             raise UserError(f"--{name} is not for `seed-rl resume`, which continues one run.")
     record = run_record.read(Path(run))
-    program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
-    own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
+    program = record.get(run_record.PROGRAM)
+    num_envs, envs = record.get("num_envs"), record.get("env_batch_size")
+    if program is None:
+        raise UserError(
+            f"{run} was not started by a command, but from Python: do that again, with the same "
+            "logdir."
+        )
+    own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", str(program))
     several = record.get("learner_addresses")
-    if own is None or not envs or several:
+    if own is None or not num_envs or not envs or several:
         why = "several learners" if several else f"another program ({program})"
         raise UserError(
             f"{run} was trained by {why}, which `seed-rl resume` cannot start: run the same "
             f"command again, with --logdir={run}."
         )
-    actors = int(record["num_envs"]) // int(envs)
+    actors = int(num_envs) // int(envs)
     remote, _ = _taken("remote_actors", "0", flags)
     if remote.isdecimal() and int(remote) > actors:
         raise UserError(f"--remote_actors={remote}: the run has only {actors} actors.")

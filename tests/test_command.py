@@ -76,6 +76,7 @@ def test_mistakes(arguments, message):
     ("entries", "trained_by"),
     [
         ({"program": "my_main"}, "another program .my_main."),
+        ({"num_envs": None}, "another program .seed_rl.gym.vtrace_main."),
         ({"learner_addresses": "localhost:1,localhost:2"}, "several learners"),
     ],
 )
@@ -84,6 +85,13 @@ def test_what_only_its_own_command_can_resume(tmp_path, entries, trained_by):
     record = {"program": "seed_rl.gym.vtrace_main", "num_envs": 4, "env_batch_size": 2} | entries
     (tmp_path / "config.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=f"was trained by {trained_by}, .* the same command again"):
+        command.module_arguments(["resume", str(tmp_path)])
+
+
+def test_a_run_of_python_is_resumed_from_python(tmp_path):
+    """Guards runs of `experiment.run`, whose record names no program."""
+    (tmp_path / "config.json").write_text(json.dumps({"num_envs": 4, "env_batch_size": 2}))
+    with pytest.raises(UserError, match="not started by a command, but from Python"):
         command.module_arguments(["resume", str(tmp_path)])
 
 

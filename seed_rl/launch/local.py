@@ -20,7 +20,7 @@ from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
-from seed_rl.common.system import memory
+from seed_rl.common.system import memory, terminal
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
 from seed_rl.launch.arguments import RunOptions
@@ -302,6 +302,8 @@ def main(
         line = usage or run_arguments.usage_line()
         print(f"error: {text}\nusage: {line}   (see --help)", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return terminal.INTERRUPTED
     try:
         return create_supervisor(options).run()
     except UserError as error:

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import socket
 import sys
+from unittest import mock
 
 import pytest
 
@@ -25,6 +26,11 @@ def two_games(tmp_path, monkeypatch):
         (tmp_path / main).parent.mkdir(exist_ok=True)
         (tmp_path / main).write_text("")
     monkeypatch.setattr(games, "_PACKAGE", tmp_path)
+
+
+def test_ctrl_c_while_the_program_checks_its_flags_is_no_traceback(monkeypatch):
+    monkeypatch.setattr(local, "ask_program", mock.Mock(side_effect=KeyboardInterrupt))
+    assert local.main(["gym", "vtrace", "1"]) == 130
 
 
 def test_defaults():

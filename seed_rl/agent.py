@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import errno
 import json
 import os
 import re
@@ -33,7 +34,7 @@ from seed_rl.common.callbacks import Callback as Callback
 from seed_rl.common.callbacks import Report as Report
 from seed_rl.common.errors import UserError as UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
-from seed_rl.common.system import chatter
+from seed_rl.common.system import chatter, files
 from seed_rl.gym import from_python
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import local
@@ -64,7 +65,7 @@ class Agent:
             your environment's.
           env: an environment or a function that creates it, if the run's record cannot name it.
         """
-        self.run = Path(run).absolute()
+        self.run = files.expanded(run).absolute()
         self._trust = trust
         self._env = env
         self._policy: ActingPolicy | None = None
@@ -85,7 +86,8 @@ class Agent:
 
         Returns:
           The contents of its JSON: "return", and "score" where that differs, with "mean", "low" and
-          "high" (95 % interval of the mean), "std", "median", "min" and "max"; and "episodes".
+          "high" (95 % interval of the mean; None for one episode), "std", "median", "min" and
+          "max"; and "episodes".
 
         Raises:
           UserError: the agent or its environment cannot be used.
@@ -110,7 +112,7 @@ class Agent:
         Raises:
           UserError: the agent cannot be used, or its environment cannot be filmed.
         """
-        path = Path(path).absolute()
+        path = files.expanded(path).absolute()
         self._play("seed_rl.play", {"episodes": episodes, "video": path, **options})
         return path
 
@@ -151,20 +153,26 @@ class Agent:
         Raises:
           UserError: the directory exists, or cannot be written.
         """
-        path = Path(path).absolute()
+        path = files.expanded(path).absolute()
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.saving")
         entries = checkpoint_list.list_checkpoints(self.run / checkpoint_list.DIRECTORY)
         parts = [Path(run_record.FILE), Path(checkpoint_list.MODEL)]
         parts += [entry.path.relative_to(self.run) for entry in entries[-1:]]
         try:
-            path.mkdir(parents=True)
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            temporary.mkdir(parents=True)
             for part in parts:
-                source, target = self.run / part, path / part
+                source, target = self.run / part, temporary / part
                 if source.is_dir():
                     shutil.copytree(source, target)
                 elif source.exists():
                     shutil.copy2(source, target)
+            temporary.rename(path)
         except OSError as error:
-            raise UserError(f"Cannot save the agent to {path}: {error.strerror}.") from error
+            shutil.rmtree(temporary, ignore_errors=True)
+            reason = error.strerror or error
+            raise UserError(f"Cannot save the agent to {path}: {reason}.") from error
         return path
 
     def _play(self, module: str, options: dict[str, Any]) -> None:
@@ -260,7 +268,7 @@ def load(run: str | Path, trust: bool = False, env: Any = None) -> Agent:
     Raises:
       UserError: there is none.
     """
-    path = Path(run)
+    path = files.expanded(run)
     saved = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if not saved and not (path / checkpoint_list.MODEL).exists():
         raise UserError(f"There is no trained agent in {run}.")

@@ -12,6 +12,7 @@ import dataclasses
 import errno
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -142,10 +143,12 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
 
 def load_tensorflow() -> None:
     """Imports it and looks for GPUs, without the messages of either."""
+    interrupt: Any = terminal.interrupt_ends()
     with chatter.left_out():
         import tensorflow as tf
 
         tf.config.list_physical_devices()
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
@@ -225,10 +228,19 @@ def check_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if _is_device(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether to write into what is there, such as /dev/stdout or a named pipe."""
+    return path.exists() and (not path.is_file() or path.absolute().parent == Path("/dev"))
 
 
 def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
@@ -240,8 +252,13 @@ def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespa
         **{name: summary(values) for name, values in columns(episodes).items() if values},
         "episodes": [dataclasses.asdict(episode) for episode in episodes],
     }
+    text = json.dumps(record, indent=1) + "\n"
     try:
-        files.write_atomically(path, json.dumps(record, indent=1) + "\n")
+        if _is_device(path):
+            with open(path, "a", encoding="utf-8") as file:  # /dev/stdout may be a file.
+                file.write(text)
+        else:
+            files.write_atomically(path, text)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
 
@@ -278,15 +295,18 @@ def columns(episodes: Sequence[Any]) -> dict[str, list[float]]:
     return named
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    """Mean with its 95 % interval (1.96 standard errors), standard deviation and quantiles."""
+def summary(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean with its 95 % interval (1.96 standard errors), standard deviation and quantiles.
+
+    The interval of a single value is None.
+    """
     mean = float(np.mean(values))
     deviation = float(np.std(values))
-    spread = 1.96 * deviation / max(1, len(values) - 1) ** 0.5
+    spread = 1.96 * deviation / (len(values) - 1) ** 0.5 if len(values) > 1 else None
     return {
         "mean": mean,
-        "low": mean - spread,
-        "high": mean + spread,
+        "low": None if spread is None else mean - spread,
+        "high": None if spread is None else mean + spread,
         "std": deviation,
         "median": float(np.median(values)),
         "min": float(np.min(values)),
@@ -324,7 +344,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "logdir",
         metavar="RUN",
-        type=Path,
+        type=files.expanded,
         help="the directory of a run, or one checkpoint or exported model of it",
     )
     number = "100, or 10 with --video or --render" if evaluates else "10"
@@ -338,11 +358,15 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
     how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
     watch = parser.add_mutually_exclusive_group()
-    watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
+    watch.add_argument(
+        "--video", type=files.expanded, help="write a video of the episodes: .mp4 or .gif"
+    )
     envs = "20, or 1 with --video or --render" if evaluates else "1"
     parser.add_argument("--envs", type=positive, help=f"environments at once (default: {envs})")
     parser.set_defaults(evaluates=evaluates)
-    parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
+    parser.add_argument(
+        "--json", type=files.expanded, help="write all episodes and their summary to a file"
+    )
     # `Agent.evaluate` reads and deletes the file.
     parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
@@ -382,6 +406,7 @@ def run(
         terminal.end_without_reader()
     arguments, overrides = parser.parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    terminal.replace_unknown_characters()
     if getattr(arguments, "step_environment", False):
         work = _step_environment
     work(arguments, overrides)

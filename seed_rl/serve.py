@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seed_rl import play
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
 
 
 def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -58,7 +59,10 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "logdir", metavar="RUN", type=Path, help="the directory of a run, or one checkpoint of it"
+        "logdir",
+        metavar="RUN",
+        type=files.expanded,
+        help="the directory of a run, or one checkpoint of it",
     )
     parser.add_argument(
         "--server_address",
@@ -77,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         help="measure the agent: end after this many episodes, equally many in each of "
         "--num_envs environments (default: serve until stopped)",
     )
-    parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
+    parser.add_argument(
+        "--json", type=files.expanded, help="write all episodes and their summary to a file"
+    )
     parser.add_argument(
         "--sampled", action="store_true", help="act as environment 0 does in training"
     )

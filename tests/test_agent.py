@@ -257,6 +257,22 @@ def test_there_must_be_an_agent_to_load(tmp_path):
         seed_rl.load(tmp_path)
 
 
+def test_a_copy_is_complete_or_not_there(tmp_path, monkeypatch):
+    """Guards a full disk, and a checkpoint that its run deletes meanwhile."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    checkpoint = tmp_path / "run/checkpoints" / checkpoint_list.name(1, 10)
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights").symlink_to("nowhere")
+    agent = seed_rl.load("~/run")
+    with pytest.raises(UserError, match="Cannot save the agent to .*/saved: .*No such file"):
+        agent.save("~/saved")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    (checkpoint / "weights").unlink()
+    assert seed_rl.load(agent.save("~/saved")).run == tmp_path / "saved"
+    with pytest.raises(UserError, match="File exists"):
+        agent.save("~/saved")
+
+
 @pytest.mark.slow
 def test_a_killed_caller_leaves_no_run(tmp_path):
     """Guards the next call in a notebook whose kernel was killed: the run is saved, and free."""

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -77,7 +78,8 @@ def test_the_summary_of_returns():
         "max": 10.0,
     }
     one = play.summary([7.0])
-    assert one.pop("std") == 0.0 and set(one.values()) == {7.0}  # No interval, and no NaN.
+    assert (one.pop("std"), one.pop("low"), one.pop("high")) == (0.0, None, None)
+    assert set(one.values()) == {7.0}
 
 
 @pytest.mark.slow
@@ -242,6 +244,7 @@ def foreign_run(folder):
         ("--video=x.gif", 1, 10),
         ("--render --episodes=100", 1, 100),
         ("--json=x.json", 20, 100),
+        ("--json=~/new/x.json", 20, 100),
     ],
 )
 def test_defaults_of_an_evaluation(tmp_path, monkeypatch, flags, envs, episodes):
@@ -253,7 +256,9 @@ def test_defaults_of_an_evaluation(tmp_path, monkeypatch, flags, envs, episodes)
     monkeypatch.setattr(play.display, "check", lambda: None)
     monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path), "--trust", *flags.split()])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert play.main(evaluates=True) == 2, "the program did nothing"
+    assert not (tmp_path / "~").exists()
     (request,) = [flag for flag in started if flag.startswith("--play_request=")]
     record = json.loads(request.partition("=")[2])
     assert f"--envs={envs}" in record["environment"] and record["episodes"] == episodes
@@ -303,6 +308,28 @@ def test_an_evaluation_that_was_stopped_is_marked(tmp_path, capsys):
         play.report(episodes, arguments)
         assert ("stopped early, of 3" in capsys.readouterr().out) == early
         assert json.loads(file.read_text())["stopped_early"] == early
+
+
+def test_results_are_written_into_devices(tmp_path):
+    """Guards /dev/stdout and /dev/null of a container, which root would replace by a file."""
+    reader, writer = os.pipe()
+    device = tmp_path / "stdout"
+    device.symlink_to(f"/proc/self/fd/{writer}")
+    play.check_writable(device)
+    values = {"logdir": tmp_path, "sampled": False, "seed": None, "video": None, "json": device}
+    arguments = argparse.Namespace(**values, hide_json=False, envs=1, episodes=1)
+    play.report([playing.Episode(10, 1.0, 1.0)], arguments)
+    os.close(writer)
+    assert device.is_symlink()
+    with open(reader) as file:
+        assert json.load(file)["return"]["mean"] == 1
+
+
+def test_ctrl_c_at_the_start_is_no_traceback(tmp_path, monkeypatch):
+    foreign_run(tmp_path)
+    monkeypatch.setattr(play, "load_tensorflow", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path), "--trust"])
+    assert play.main(evaluates=True) == 130
 
 
 def test_table_of_returns():

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import enum
 import functools
+import signal
 import sys
 from collections.abc import Callable
 from typing import ParamSpec
 
 _P = ParamSpec("_P")
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code that shells report for Ctrl-C."""
 
 
 class UserError(Exception):
@@ -42,7 +46,10 @@ class ExitCode(enum.IntEnum):
 
 
 def exits(main: Callable[_P, int]) -> Callable[_P, int]:
-    """Decorates a program's main function: a `UserError` is printed, and its exit code returned."""
+    """Decorates a program's main function, to end with an exit code instead of a traceback.
+
+    A `UserError` is printed; Ctrl-C ends the program silently.
+    """
 
     @functools.wraps(main)
     def guarded(*arguments: _P.args, **named: _P.kwargs) -> int:
@@ -51,5 +58,7 @@ def exits(main: Callable[_P, int]) -> Callable[_P, int]:
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code
+        except KeyboardInterrupt:
+            return INTERRUPTED
 
     return guarded

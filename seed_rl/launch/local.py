@@ -18,9 +18,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import INTERRUPTED, UserError
 from seed_rl.common.run_files import checkpoint_list, progress
-from seed_rl.common.system import memory, terminal
+from seed_rl.common.system import memory
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
 from seed_rl.launch.arguments import RunOptions
@@ -303,7 +303,7 @@ def main(
         print(f"error: {text}\nusage: {line}   (see --help)", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return terminal.INTERRUPTED
+        return INTERRUPTED
     try:
         return create_supervisor(options).run()
     except UserError as error:

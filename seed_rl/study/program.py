@@ -11,6 +11,7 @@ from pathlib import Path
 
 from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError, exits
+from seed_rl.common.system import files
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.study import (
     aggregate,
@@ -26,7 +27,6 @@ from seed_rl.study import (
 from seed_rl.study.directory import Study
 from seed_rl.study.results import Result
 
-_INTERRUPTED = 130  # What shells report after Ctrl-C.
 _EPILOG = """\
 Ctrl-C saves and stops all runs; the same command resumes the study. A second Ctrl-C exits
 immediately. Exit code 0: finished or stopped; 1: a run failed; 2: a user error, explained in the
@@ -39,28 +39,25 @@ docs/studies.md.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    try:
-        if arguments[:1] == ["aggregate"]:
-            return aggregate.main(arguments[1:])
-        if arguments[:1] == ["seeds"]:
-            study, at_once = seeds.open_study(arguments[1:])
-            return _run(study, at_once, retry_failed=True)
-        options = _parser().parse_args(arguments)
-        path = Path(options.logdir or f"runs/study-{Path(options.spec).stem}")
-        logdirs.check(path)
-        study = directory.open_study(path, spec.load(options.spec))
-        if options.results_only:
-            if directory.read(study.path) is None:
-                raise UserError(f"There is no study in {path}.")
-            study.draw_recorded()
-            code = _report(study, stopped=False)
-        else:
-            code = _run(study, options.parallel, options.retry_failed)
-        if code and not options.retry_failed:
-            print("To try failed runs again, add --retry_failed.")
-        return code
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    if arguments[:1] == ["aggregate"]:
+        return aggregate.main(arguments[1:])
+    if arguments[:1] == ["seeds"]:
+        study, at_once = seeds.open_study(arguments[1:])
+        return _run(study, at_once, retry_failed=True)
+    options = _parser().parse_args(arguments)
+    path = files.expanded(options.logdir or f"runs/study-{Path(options.spec).stem}")
+    logdirs.check(path)
+    study = directory.open_study(path, spec.load(options.spec))
+    if options.results_only:
+        if directory.read(study.path) is None:
+            raise UserError(f"There is no study in {path}.")
+        study.draw_recorded()
+        code = _report(study, stopped=False)
+    else:
+        code = _run(study, options.parallel, options.retry_failed)
+    if code and not options.retry_failed:
+        print("To try failed runs again, add --retry_failed.")
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

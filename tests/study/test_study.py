@@ -343,6 +343,14 @@ def test_a_directory_of_something_else_is_refused(study, capsys):
         assert "another directory with --logdir=DIR" in message
 
 
+def test_the_home_directory_may_be_named(study, capsys, monkeypatch, tmp_path):
+    """Guards a directory of the name ~, as shells do not expand --logdir=~/study."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    study.file.write_text(json.dumps(study.spec))
+    assert program.main([str(study.file), "--logdir=~/mine", "--results_only"]) == 2
+    assert f"There is no study in {tmp_path}/mine." in capsys.readouterr().err
+
+
 def test_a_study_killed_at_its_start_begins_again(tmp_path, spec_json, monkeypatch):
     """Guards its directory, which had files but no study."""
     begun = directory.open_study(tmp_path / "study", spec.from_json(spec_json))

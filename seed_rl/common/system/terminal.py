@@ -10,8 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-INTERRUPTED = 128 + signal.SIGINT
-"""The exit code that shells report for Ctrl-C."""
+from seed_rl.common.errors import INTERRUPTED
 
 
 def end_without_reader() -> None:

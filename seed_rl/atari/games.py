@@ -1,12 +1,15 @@
 """The names of Atari games, even where ALE is not installed yet. Standard library only.
 
-`./run_local.sh` calls `check` before it installs anything, so that a typo does not cost minutes.
+`./run_local.sh` asks this module before it installs anything, so that a typo does not cost minutes:
+
+    python -m seed_rl.atari.games --game=SpaceInvaders
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from seed_rl.common.errors import UserError
@@ -72,12 +75,17 @@ def _title(rom: str) -> str:
     return rom.title().replace("_", "")
 
 
-def check(flags: Sequence[str]) -> None:
-    """Checks --game among the flags of a run, and ignores all other flags.
-
-    Raises:
-      UserError: there is no such game.
-    """
+def main(flags: Sequence[str]) -> int:
+    """Checks --game among the flags of a run, and ignores all other flags."""
     given = [flag.partition("=")[2] for flag in flags if flag.lstrip("-").startswith("game=")]
-    for game in given[-1:]:
-        rom_name(game, available())
+    try:
+        for game in given[-1:]:
+            rom_name(game, available())
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from seed_rl.atari import games as atari_games
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
 from seed_rl.launch import games
@@ -379,8 +378,7 @@ def main(arguments: Sequence[str]) -> int:
             print(_help([argument for argument in arguments if argument not in HELPS]), end="")
             return 0
         options = parse(arguments)
-        if options.game == "atari":  # The main programs check theirs, see `local.ask_program`.
-            atari_games.check(options.flags)
+        games.check_environment(options.game, options.flags)
         extras = games.extra(options.game), "study,plot" if options.seeds else ""
         print(",".join(filter(None, extras)))
     except UserError as error:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import pathlib
-from collections.abc import Iterable
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 
 from seed_rl.common.errors import UserError
 
@@ -16,6 +18,8 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _SUFFIX = "_main.py"
 # Games whose environments need the extra of the same name (pyproject.toml).
 _EXTRAS = ("atari", "dmlab", "football", "gym", "mujoco")
+# Programs that check the flags that select a game's environment, and need no installation.
+_CHECKS = {"atari": "seed_rl.atari.games"}
 
 
 def available() -> dict[str, list[str]]:
@@ -72,6 +76,22 @@ def file_program(path: str) -> str:
         if all(part.isidentifier() for part in parts):
             return ".".join(parts)
     return str(file)
+
+
+def check_environment(game: str, flags: Sequence[str]) -> None:
+    """Checks the flags that select the environment, if that is possible before the installation.
+
+    Afterwards the main program checks them, see `local.ask_program`.
+
+    Raises:
+      UserError: there is no such environment; the message suggests similar ones.
+    """
+    if game not in _CHECKS:
+        return
+    command = [sys.executable, "-m", _CHECKS[game], *flags]
+    asked = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    if asked.returncode == UserError.exit_code:
+        raise UserError(asked.stderr.strip())
 
 
 def extra(game: str) -> str:

@@ -46,9 +46,9 @@ def test_flags_are_checked_without_any_package(
     repository: Any, flags: list[str], code: int, said: str
 ) -> None:
     """Guards the check before the installation; of several flags the last counts, as for absl."""
-    command = [sys.executable, "-S", "-m", "seed_rl.launch.arguments", "atari", "vtrace", "1"]
-    result = run(*command, *flags, code=code, cwd=repository)
-    assert result.stderr.startswith(f"error: {said}" if said else "")
+    command = [sys.executable, "-S", "-m", "seed_rl.atari.games", *flags]
+    result = run(*command, code=code, cwd=repository)
+    assert result.stderr.startswith(said) and len(result.stderr.splitlines()) == bool(said)
 
 
 def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:

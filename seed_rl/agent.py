@@ -171,7 +171,8 @@ class Agent:
             temporary.rename(path)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            reason = error.strerror or error
+            # Of several errors of `copytree`, the first.
+            reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
             raise UserError(f"Cannot save the agent to {path}: {reason}.") from error
         return path
 

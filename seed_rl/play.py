@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import errno
 import json
 import os
 import signal
@@ -224,23 +223,15 @@ def _flag_name(argument: str) -> str:
 
 def check_writable(path: Path) -> None:
     """Checks that a file can be written, without touching an earlier one."""
+    # /dev/stdout may be a file, but root would replace it for everyone.
+    if path.exists() and (not path.is_file() or path.absolute().parent == Path("/dev")):
+        raise UserError(f"Cannot write {path}: it is not a file that can be replaced.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if _is_device(path):
-            if not os.access(path, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            return
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
-
-
-def _is_device(path: Path) -> bool:
-    """Whether to write into what is there, such as /dev/stdout or a named pipe."""
-    return path.exists() and (not path.is_file() or path.absolute().parent == Path("/dev"))
 
 
 def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
@@ -254,11 +245,7 @@ def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespa
     }
     text = json.dumps(record, indent=1) + "\n"
     try:
-        if _is_device(path):
-            with open(path, "a", encoding="utf-8") as file:  # /dev/stdout may be a file.
-                file.write(text)
-        else:
-            files.write_atomically(path, text)
+        files.write_atomically(path, text)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
 

@@ -52,7 +52,7 @@ def socket_address(short_path: pathlib.Path) -> str:
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port on which nobody listens, and that neither the system nor other tests will use."""
+    """A TCP port on which nobody listens, and that the system does not give to connections."""
     return int(address_file.own_address().rpartition(":")[2])
 
 

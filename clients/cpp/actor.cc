@@ -233,10 +233,11 @@ Status Actor::Claim() {
   transport::Tensor argument = count.AsTensor();
   argument.dims.clear();
   bool free = false;
-  const Status status = Call(claim_, {argument}, [&](const transport::Reply& reply) {
-    free = reply.size() == 1 && claimed.CopyFrom(reply, 0);
-    return true;
-  });
+  const Status status =
+      Call(claim_, {argument}, [&](const std::vector<transport::Tensor>& results) {
+        free = results.size() == 1 && claimed.CopyFrom(results[0]);
+        return true;
+      });
   if (!status.ok()) return status;
   if (!free) {
     return {Code::kUnavailable,
@@ -253,18 +254,20 @@ Status Actor::Claim() {
 Status Actor::Infer(int64_t run_id) {
   std::vector<transport::Tensor> arguments = batch_.Arguments(run_id);
   arguments.resize(std::min(num_arguments_, arguments.size()));
-  return Call(inference_, arguments,
-              [this](const transport::Reply& reply) { return batch_.TakeActions(reply); });
+  return Call(inference_, arguments, [this](const std::vector<transport::Tensor>& results) {
+    return batch_.TakeActions(results);
+  });
 }
 
 Status Actor::Call(uint32_t function, const std::vector<transport::Tensor>& arguments,
-                   const std::function<bool(const transport::Reply&)>& take) {
+                   const std::function<bool(const std::vector<transport::Tensor>&)>& take) {
   const auto answered = std::make_shared<std::promise<Status>>();
   std::future<Status> status = answered->get_future();
   // Without a deadline: gRPC's keep-alive notices a dead learner.
   client_->Call(
-      function, arguments, [&take, answered](const Status& status, const transport::Reply* reply) {
-        const bool fits = !status.ok() || take(*reply);
+      function, arguments,
+      [&take, answered](const Status& status, const std::vector<transport::Tensor>& results) {
+        const bool fits = !status.ok() || take(results);
         answered->set_value(fits ? status : Status{Code::kInternal, "the reply does not fit"});
       });
   return status.get();

@@ -63,9 +63,9 @@ class Actor {
   void CheckLearner(const std::string& description);
   // Asks for environments, if there is no task.
   transport::Status Claim();
-  // Calls a function and waits for the reply, of which `take` returns whether it fits.
+  // Calls a function and waits for the results, of which `take` returns whether they fit.
   transport::Status Call(uint32_t function, const std::vector<transport::Tensor>& arguments,
-                         const std::function<bool(const transport::Reply&)>& take);
+                         const std::function<bool(const std::vector<transport::Tensor>&)>& take);
   // Requests actions for the batch.
   transport::Status Infer(int64_t run_id);
   // Throws ActorEnded if another attempt cannot help, or the time is up; else waits.

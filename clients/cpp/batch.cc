@@ -68,9 +68,9 @@ transport::Tensor Column::AsTensor() const {
   return tensor;
 }
 
-bool Column::CopyFrom(const transport::Reply& reply, size_t i) {
-  if (reply.dtype(i) != dtype_ || reply.dims(i) != dims_) return false;
-  reply.CopyTo(i, data_.data());
+bool Column::CopyFrom(const transport::Tensor& tensor) {
+  if (tensor.dtype != dtype_ || tensor.dims != dims_) return false;
+  data_.assign(tensor.data, tensor.data + tensor.bytes);
   return true;
 }
 
@@ -131,10 +131,10 @@ void Batch::ExpectActions(const std::vector<Spec>& parts) {
   action_rows_ = RowsOf(&action_, size());
 }
 
-bool Batch::TakeActions(const transport::Reply& reply) {
-  if (reply.size() != action_.size()) return false;
+bool Batch::TakeActions(const std::vector<transport::Tensor>& results) {
+  if (results.size() != action_.size()) return false;
   for (size_t i = 0; i < action_.size(); ++i) {
-    if (!action_[i].CopyFrom(reply, i)) return false;
+    if (!action_[i].CopyFrom(results[i])) return false;
   }
   return true;
 }

@@ -32,8 +32,8 @@ class Column {
   Arrays::Array Row(size_t row);
   // Of the whole array, valid until it changes.
   transport::Tensor AsTensor() const;
-  // Copies tensor `i` of a reply; false if it has another type or shape.
-  bool CopyFrom(const transport::Reply& reply, size_t i);
+  // Copies a tensor; false if it has another type or shape.
+  bool CopyFrom(const transport::Tensor& tensor);
 
  private:
   transport::DType dtype_;
@@ -57,7 +57,7 @@ class Batch {
   // Sets type and shape of an environment's actions.
   void ExpectActions(const std::vector<Spec>& parts);
   // Copies the actions of all environments; false if they are not as expected.
-  bool TakeActions(const transport::Reply& reply);
+  bool TakeActions(const std::vector<transport::Tensor>& results);
   // Applies them. Throws EnvironmentFailure.
   void Apply();
 

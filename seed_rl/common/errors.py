@@ -7,9 +7,12 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import TYPE_CHECKING
 
-_P = ParamSpec("_P")
+if TYPE_CHECKING:  # Python 3.9 lacks it, and is to say which versions do.
+    from typing import ParamSpec
+
+    _P = ParamSpec("_P")
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code that shells report for Ctrl-C."""

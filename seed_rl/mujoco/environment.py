@@ -92,7 +92,7 @@ def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, 
 
 def make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """As `create`, with other arguments of the environment than those of the options."""
-    _check(config)
+    _refuse_mujoco_py(config.env_name)
     _take_warnings()
     if config.render_mode == "rgb_array":
         _render_without_display()
@@ -143,16 +143,15 @@ def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasiu
 
 def check(config: MujocoConfig) -> None:
     """Refuses what can be told from the options: a misspelt id, what needs mujoco-py, and so on."""
-    _check(config)
-    gym_env.check_name(config)
-
-
-def _check(config: MujocoConfig) -> None:
     if config.discretization == NONE:
         refuse_unused(("n_actions_per_dim",), f"--discretization={NONE}")
     if config.discretization != LOGARITHMIC:
         refuse_unused(("action_ratio",), f"--discretization={config.discretization}")
-    name = config.env_name
+    _refuse_mujoco_py(config.env_name)
+    gym_env.check_name(config)
+
+
+def _refuse_mujoco_py(name: str) -> None:
     spec = gymnasium.registry.get(name)
     if spec is None or spec.version not in (2, 3):
         return

@@ -187,7 +187,8 @@ def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:
     if frames := checkpoint_list.newer_than_model(folder):
         logging.warning(
             "The model in %s is older than the newest checkpoint, of %d frames: a learner exports "
-            "it when it ends or is stopped. Stop the run, after resuming it if it died.",
+            "it when it ends or is stopped (unless --save_model is off). Stop the run, after "
+            "resuming it if it died.",
             folder,
             frames,
         )

@@ -329,7 +329,7 @@ class Learner:
         self._report({}, last=True)
         on_trained()
         finished = self.finished
-        if finished and not self._callbacks.stopped and not self.train_steps:
+        if self.frames >= self._config.total_environment_frames and not self.train_steps:
             self._warn("untrained", _UNTRAINED.format(self.frames))
         self._reporter.phase("saving", self.frames)  # From here on, this explains why actors end.
         self._inference.store.close()

@@ -137,7 +137,7 @@ def _files(place: Path) -> list[tuple[Path, str, list[EpisodeRow]]]:
     else:
         patterns = (f"{folder}*/{returns_log.FILE_NAME}" for folder in ("", "runs/"))
         all_files = sorted(file for pattern in patterns for file in place.glob(pattern))
-        found = [file for file in all_files if not _ASIDE.search(file.parent.name)]
+        found = [file for file in all_files if not _moved_aside(file.parent)]
         name = place.name
     if not found:
         raise UserError(f"{place} has no {returns_log.FILE_NAME}. Give the logdirs of runs.")
@@ -145,6 +145,12 @@ def _files(place: Path) -> list[tuple[Path, str, list[EpisodeRow]]]:
     if not begun:
         raise UserError(f"{place} has no episodes yet. Wait until the first one ends.")
     return begun
+
+
+def _moved_aside(run: Path) -> bool:
+    """Whether a run is an earlier one of another in the same folder."""
+    name = _ASIDE.sub("", run.name)
+    return name != run.name and run.with_name(name).exists()
 
 
 def _read(file: Path) -> list[EpisodeRow]:

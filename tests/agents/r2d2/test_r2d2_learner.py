@@ -1,5 +1,6 @@
 """The path of R2D2's experience: into the replay, sampled, saved, shut down."""
 
+import dataclasses
 from functools import partial
 
 import gymnasium
@@ -309,9 +310,12 @@ def test_warm_ups_of_all_learners_count(agent, monkeypatch):
 
     def create(*addresses):
         config = LearnerConfig(unroll_length=5, total_environment_frames=5000)
-        monkeypatch.setattr(
-            agent, "make_job", lambda *args, **_: args[2](context(list, config=config))
-        )
+
+        def make_job(create_env, create_agent, create_algorithm, *_, device_config, **__):
+            learners = device_config.learners
+            create_algorithm(dataclasses.replace(context(list, config=config), learners=learners))
+
+        monkeypatch.setattr(agent, "make_job", make_job)
         agent.create_job(
             *(lambda *_: None,) * 2,
             config=config,

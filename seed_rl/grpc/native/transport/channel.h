@@ -14,7 +14,6 @@
 
 namespace seed_rl::transport {
 
-// The clock of gRPC's deadlines.
 using SystemClock = std::chrono::system_clock;  // gRPC's deadlines.
 using SteadyClock = std::chrono::steady_clock;
 std::chrono::nanoseconds ToDuration(double seconds);

@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from absl import logging
 
+from seed_rl.common.acting import rewards
 from seed_rl.common.acting.env_wrappers import (
     AgentObservations,
     DiscretizeEnvWrapper,
@@ -68,7 +69,7 @@ class SinglePrecisionWrapper(AgentObservations):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)
-        return observation, np.float32(reward), terminated, truncated, info
+        return observation, np.float32(rewards.number(reward)), terminated, truncated, info
 
 
 def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, Any]:

@@ -104,6 +104,29 @@ def test_size_and_colour(name: str, kwargs: str, options: Any, shape: Any) -> No
     env.close()
 
 
+class Reused(gymnasium.Env[Any, Any]):
+    """Returns the same array each time: the number of the step."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(0, 9, (1,), np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self._step = np.ones(1, np.float32)
+        return self._step, {}
+
+    def step(self, action: Any) -> Any:
+        self._step += 1
+        return self._step, 0.0, False, False, {}
+
+
+def test_stacks_of_a_reused_array() -> None:
+    """Guards against k copies of the newest observation."""
+    env = create_environment(0, config("Reused", frame_stack=3))
+    env.reset()
+    env.step(0)
+    assert env.step(0)[0].ravel().tolist() == [1, 2, 3]
+
+
 def test_vectors_are_stacked() -> None:
     """Guards order and zeros: the newest observation is the last."""
     env = create_environment(0, GymConfig(env_name="CartPole-v1", frame_stack=3))

@@ -37,6 +37,13 @@ class Recorder(gymnasium.Env[Any, Any]):
         return np.full(3, 0.1), 0.1, False, False, {}
 
 
+class NoReward(Recorder):
+    """Forgets its reward."""
+
+    def step(self, action: Any) -> Any:
+        return np.full(3, 0.1), None, False, False, {}
+
+
 RECORDER = f"{__name__}:Recorder"
 
 
@@ -192,6 +199,14 @@ def test_old_programs_find_the_reward_function() -> None:
 def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         create(0, MujocoConfig(**options))
+
+
+def test_a_missing_reward_is_no_nan() -> None:
+    """Guards against blaming the agent for the environment's fault."""
+    env = create(0, MujocoConfig(env_name=f"{__name__}:NoReward"))
+    env.reset()
+    with pytest.raises(UserError, match="None"):
+        env.step(np.zeros(2, np.float32))
 
 
 def test_mujoco_is_not_installed() -> None:

@@ -57,7 +57,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         given: dict[str, Any] = {} if options is None else {"options": options}
-        if seed is not None and hasattr(self.env, "seed"):
+        if seed is not None and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
         elif seed is not None:
             given["seed"] = seed

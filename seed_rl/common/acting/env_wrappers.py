@@ -183,6 +183,8 @@ def with_frames(
                 f"{space}{' of a vector environment' if is_vector else ''}. Images are stacked by "
                 "the learner: --stack_size."
             )
+        # The stack keeps what it is given, and some environments reuse their array.
+        env = gymnasium.wrappers.TransformObservation(env, np.array, space)
         env = gymnasium.wrappers.FrameStackObservation(env, frame_stack, padding_type="zero")
     return env
 

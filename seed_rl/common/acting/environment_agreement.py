@@ -102,6 +102,11 @@ def describe(environment: Mapping[str, Any]) -> dict[str, Any]:
     return described
 
 
+def counts(config: Any) -> dict[str, int]:
+    """Numbers of environments among a dataclass's options: DeepMind Lab's levels depend on them."""
+    return {n: getattr(config, n) for n in ("num_envs", "num_eval_envs") if hasattr(config, n)}
+
+
 def check(config: Any, learner: Any) -> None:
     """Compares an actor's options of the environment with the learner's.
 
@@ -119,7 +124,7 @@ def check(config: Any, learner: Any) -> None:
         return
     if not isinstance(learner, Mapping):
         return
-    own = describe(environment_identity(config))
+    own = describe({**environment_identity(config), **counts(config)})
     differing = {n: learner[n] for n in own if n in learner and not same_value(own[n], learner[n])}
     typed = {name for name in differing if name not in flags.FLAGS or flags.FLAGS[name].present}
     for name in sorted(typed):

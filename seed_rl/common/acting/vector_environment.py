@@ -343,6 +343,9 @@ def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:
     base = getattr(env, "unwrapped", env)
     known = isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
     known = known or type(base).__module__.startswith("ale_py.")
+    if isinstance(base, AsyncVectorEnv) and not base.shared_memory:
+        # After a partial reset, Gymnasium's workers reset once more at the next step.
+        known = mode != AutoresetMode.NEXT_STEP
     resets_rows = bool(metadata.get("reset_mask", known))
     if mode == AutoresetMode.DISABLED and not resets_rows:
         raise UserError(

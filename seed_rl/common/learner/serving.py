@@ -56,7 +56,8 @@ def serving(job: TrainingJob, inference: CentralInference) -> Iterator[grpc.Serv
             "learner and actors the same --auth_token_file, or use unix:/path.",
             run.server_address,
         )
-    status: dict[str, Any] = {ENVIRONMENT: environment_agreement.describe(job.environment)}
+    environment = {**job.environment, **environment_agreement.counts(run)}
+    status: dict[str, Any] = {ENVIRONMENT: environment_agreement.describe(environment)}
     if job.action_space is not None:
         status[ACTION_SPACE] = spaces.describe(job.action_space)
     server.set_status(status)

@@ -18,8 +18,10 @@ from gymnasium import spaces
 from seed_rl.common.acting import actor, actor_clock, environment_process
 from seed_rl.common.acting.actor import ActorConfig, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.acting.environment_agreement import OtherEnvironment, check, counts, describe
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.config import options
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, StatusCode
@@ -100,6 +102,26 @@ def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> No
             UserError, match="--made_by_of_this_test=a:b, which an actor accepts only"
         ):
             actor_loop(make, ActorConfig(server_address=learner.address), Steps())
+
+
+def test_the_numbers_of_environments_are_the_learners(monkeypatch) -> None:
+    """Guards DeepMind Lab, where they decide who plays the levels of tests."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Counts:
+        num_envs: int = 4
+        num_eval_envs: int = 0
+
+    untyped = flags.FlagValues()
+    for name in ("num_envs", "num_eval_envs"):
+        flags.DEFINE_integer(name, 0, "", flag_values=untyped)
+    monkeypatch.setattr(flags, "FLAGS", untyped)
+    learner = describe(counts(RunConfig(num_envs=60, num_eval_envs=30)))
+    with pytest.raises(OtherEnvironment) as other:
+        check(Counts(), learner)
+    assert other.value.config == Counts(60, 30)
+    check(Counts(60, 30), learner)
+    check(Steps(), learner)  # Other environments do not depend on them.
 
 
 def test_new_life_after_the_learner_was_away(socket_address: str) -> None:

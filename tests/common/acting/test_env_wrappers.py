@@ -189,6 +189,21 @@ def test_old_gym_environment(truncate: bool) -> None:
     env.close()  # It has no close() of its own.
 
 
+def test_seeds_of_environments_with_an_attribute_seed() -> None:
+    """Guards environments outside of Gymnasium that keep their seed as a number."""
+
+    class Keeps(envs.OldGymEnv):
+        seed = 42  # type: ignore[assignment]
+
+        def reset(self, seed: int | None = None) -> Any:
+            self.seed = seed  # type: ignore[assignment,method-assign]
+            return super().reset()
+
+    env = as_gymnasium(Keeps())
+    env.reset(seed=4)
+    assert env.env.seed == 4
+
+
 class OldReach(envs.OldGymEnv):
     """With goals and pictures."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from unittest import mock
 
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 from gymnasium.error import DependencyNotInstalled
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,21 @@ def test_next_step_without_partial_resets() -> None:
         (0, True, True, 0, 0),
         (1, False, False, 1, 1),
     ]
+
+
+def test_next_step_without_shared_memory() -> None:
+    """Guards against a false transition of each new episode: CartPole pays 1 per step."""
+    makers = [lambda: gymnasium.make("CartPole-v1")]
+    with contextlib.closing(
+        AsyncVectorEnv(
+            makers, shared_memory=False, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP
+        )
+    ) as env:
+        vector = VectorEnvironment(env, [0])
+        vector.reset(seed=1)
+        steps = (vector.step(np.array([0])) for _ in range(40))
+        reports = {(step.reward.item(), step.abandoned.item()) for step in steps}
+    assert reports == {(1, False), (0, True)}
 
 
 def test_learners_see_what_the_environments_did_and_nothing_else() -> None:

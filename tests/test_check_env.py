@@ -30,6 +30,9 @@ QUICK = CheckConfig(check_steps=200, check_seconds=0.0, check_timeout_s=5.0)
 HERE = "tests.test_check_env"
 
 
+WORLD = [0.0]
+
+
 class Good(gymnasium.Env[Any, Any]):
     """A random walk that ends at its edges or after 40 steps."""
 
@@ -156,6 +159,13 @@ FAULTS: dict[str, Any] = {
     "step_result": changed(lambda env, result: result[:3]),
     "reset_result": fault(reset=lambda self, **kwargs: Good.reset(self, **kwargs)[0]),
     "determinism": at(3, lambda r: (r[0] * np.float32(random.random()), *r[1:])),
+    "shared": fault(
+        place=property(lambda self: WORLD[0], lambda self, place: WORLD.__setitem__(0, place))
+    ),
+    "large_integer": fault(
+        observation_space=spaces.Box(0, 2**40, (2,), np.int64),
+        observation=lambda self: np.full(2, 2**39),
+    ),
     "endless": changed(lambda env, result: (result[0] * 0, 1.0, False, False, {})),
     "one_step": changed(lambda env, result: (*result[:2], True, False, {})),
     "both": at(2, lambda r: (*r[:2], True, True, {})),
@@ -195,11 +205,13 @@ MUST = {
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
     **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
     **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
+    "large_integer": "more than 1e+09",
     **{"nan_reward": "the reward nan", "action_mask": "allows no action", "success": "is_success"},
 }
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
     "other_dtype": "returned float64",
+    "shared": "while a second environment",
     "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
     **{"mask_name": "action_masks looks like", "mask_method": "action_masks() looks like"},
@@ -224,6 +236,7 @@ def test_each_fault_is_found(name: str) -> None:
         "list": "structure",
         "wrapped": "bounds",
         "nan_reward": "nan",
+        "large_integer": "nan",
         "success": "reward",
         "mask_method": "mask_name",
     }

@@ -50,11 +50,12 @@ class Ended extends Error {
   }
 }
 
-/** Calls an environment. @template T @param {() => T} call @returns {T} */
+/** Calls an environment, and takes what it returns. @template T @param {() => T} call @returns {T} */
 function ofEnvironment(call) {
   try {
     return call();
   } catch (/** @type {any} */ error) {
+    if (error instanceof Ended) throw error;
     throw new Ended(`An environment failed: ${error.stack ?? error}`, EXIT.environmentFailed);
   }
 }
@@ -86,7 +87,7 @@ class Batch {
 
   /** Applies one action to each environment. */
   step(/** @type {number[][]} */ actions) {
-    this.envs.forEach((env, row) => {
+    this.envs.forEach((env, row) => ofEnvironment(() => {
       this.done[row] = this.abandoned[row] = 0;
       if (this._truncated[row]) { // The action was for an episode that is over; its success stays.
         this.reward[row] = this.rawReward[row] = 0;
@@ -94,7 +95,7 @@ class Batch {
         this._reset(row);
         return;
       }
-      const step = ofEnvironment(() => env.step(actions[row]));
+      const step = env.step(actions[row]);
       this.reward[row] = step.reward;
       this.rawReward[row] = step.rawReward ?? step.reward;
       this.success[row] = step.success === undefined ? NaN : Number(step.success);
@@ -106,7 +107,7 @@ class Batch {
         this._truncated[row] = step.truncated;
         this._write(row, step.observation);
       }
-    });
+    }));
   }
 
   /** The arguments of the learner's `inference`. @returns {wire.Tensor[]} */
@@ -127,7 +128,7 @@ class Batch {
   _reset(/** @type {number} */ row) {
     this._truncated[row] = false;
     this.episodeStep[row] = 0;
-    this._write(row, ofEnvironment(() => this.envs[row].reset()));
+    ofEnvironment(() => this._write(row, this.envs[row].reset()));
   }
 
   _write(/** @type {number} */ row, /** @type {ArrayLike<number>} */ observation) {
@@ -183,7 +184,8 @@ class Actor {
   constructor(createEnv, config) {
     this._config = config;
     const first = Math.max(config.task, 0) * config.batchSize;
-    const envs = Array.from({ length: config.batchSize }, (_, row) => createEnv(first + row));
+    const envs = Array.from({ length: config.batchSize }, (_, row) =>
+      ofEnvironment(() => createEnv(first + row)));
     this._batch = new Batch(envs, first);
     this._hasIds = config.task >= 0;
     this._stopped = new AbortController();

@@ -66,6 +66,7 @@ class Client {
       "grpc.keepalive_permit_without_calls": 1,
       "grpc.max_send_message_length": MAX_MESSAGE,
       "grpc.max_receive_message_length": MAX_MESSAGE,
+      "grpc.enable_http_proxy": 0, // Learners are near; a token must not pass through a proxy.
       "grpc.use_local_subchannel_pool": 1, // A new client is a new connection.
       "grpc.initial_reconnect_backoff_ms": 100,
       "grpc.max_reconnect_backoff_ms": 2000,

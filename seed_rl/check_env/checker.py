@@ -93,6 +93,10 @@ def _check_single(
     facts += _of_spaces(observations, env_wrappers.agent_action_space(contract.env.action_space))
     try:
         contract.check(config.check_steps)
+        contract.check_beside_another(
+            lambda: gym_env.make(environment, gym_env.keyword_arguments(environment)),
+            min(config.check_steps, 200),
+        )
     finally:
         facts += _of_masks(contract.masks_in)
     lengths = contract.episodes.lengths

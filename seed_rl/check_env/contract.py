@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -248,7 +250,8 @@ class Contract:
                 f"Return it as np.{spec.dtype.name}, or declare np.{leaf.dtype.name}.",
             )
             raise Unusable
-        if leaf.dtype.kind == "f" and not (np.abs(leaf) <= LARGEST).all():
+        is_number = leaf.dtype.kind in "fiu"
+        if is_number and not (np.abs(leaf.astype(np.float64)) <= LARGEST).all():
             self._not_finite(
                 f"{call}: {spec.name} contains NaN, infinity or more than {LARGEST:.0e}"
             )
@@ -268,11 +271,57 @@ class Contract:
                 )
                 return
 
-    def _run(self, steps: int) -> list[Any]:
+    def check_beside_another(self, make: Callable[[], Any], steps: int) -> None:
+        """Whether another environment in the same process changes what this one does.
+
+        Args:
+          make: creates the other one.
+          steps: at most so many.
+        """
+        if self._masks is not None:
+            return  # Which actions the other allows is not known.
+        alone = tuple(self._run(steps))
+        if not _same(alone, tuple(self._run(steps))):
+            return
+        try:
+            other = env_adapters.as_gymnasium(make())
+        except Exception as error:
+            self.findings.should(
+                "single",
+                f"A second environment cannot be created in the same process: {error!r}.",
+                "Actors must have one environment each (ENVS_PER_ACTOR 1).",
+                "Let each environment have its own simulator, port and files.",
+            )
+            return
+        space = copy.deepcopy(other.action_space)  # Perhaps one object for both.
+        space.seed(_SEED + 1)
+        over = True
+
+        def play_other() -> None:
+            nonlocal over
+            with self.findings.of("A second environment in the same process", self._timeout_s):
+                if over:
+                    other.reset(seed=_SEED + 1)
+                over = any(other.step(space.sample())[2:4])
+
+        beside = tuple(self._run(steps, play_other))
+        other.close()
+        if not _same(alone, beside):
+            self.findings.should(
+                "shared",
+                "The same seed and actions give another episode while a second environment in the "
+                "same process plays.",
+                "An actor has several, so each may get what the others' actions caused.",
+                "Keep state in self, not in the class, in modules or in a library's only instance; "
+                "draw randomness from self.np_random.",
+            )
+
+    def _run(self, steps: int, before: Callable[[], None] = lambda: None) -> list[Any]:
         self.env.action_space.seed(_SEED)
         self._random = np.random.default_rng(_SEED)
         seen: list[Any] = [_copied(self.reset(_SEED))]
         for _ in range(steps):
+            before()
             observation, reward, terminated, truncated = self.step(self.random_action())
             seen.append((_copied(observation), reward, terminated, truncated))
             if terminated or truncated:

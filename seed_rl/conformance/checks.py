@@ -42,6 +42,7 @@ class Client:
             "reconnect_timeout_s": 60,
         }
         self._log = folder / "log"
+        self._began = time.monotonic()
         with self._log.open("w") as log:
             try:
                 self._process = subprocess.Popen(
@@ -53,6 +54,11 @@ class Client:
                 )
             except OSError as error:
                 raise UserError(f"Cannot start {command[0]}: {error.strerror}.") from None
+
+    @property
+    def seconds(self) -> float:
+        """Since its start."""
+        return time.monotonic() - self._began
 
     def exit_code(self) -> int | None:
         """The exit code of the process, if it has ended."""
@@ -111,7 +117,7 @@ RUN = {
     "done": "exit code 0 at OUT_OF_RANGE",
 }
 ENDS = {
-    "stop": "SIGTERM: exit code 0 within 5 s",
+    "stop": "started again, draws new run ids; SIGTERM: exit code 0 within 5 s",
     "claim": "with --task=-1, asks for environments, and again when they are taken over",
     "taken over": f"FAILED_PRECONDITION: exit code {ExitCode.SUPERSEDED:d}",
     "wrong token": f"UNAUTHENTICATED: exit code {_REFUSED} once the patience is over",
@@ -158,6 +164,7 @@ class Conformance:
         self._of = of
         self._client_address = client_address
         self._patience_s, self._slow_s = patience_s, slow_s
+        self._run_ids: set[int] = set()  # Of the first process.
         promises = {**RUN, **ENDS}
         if not command:  # The client's exit cannot be observed.
             promises = {name: RUN[name] for name in RUN if name != "done"}
@@ -170,6 +177,7 @@ class Conformance:
         """Plays all parts; returns whether the client passes."""
         with self._pair(Part()) as (learner, client):
             self._run(learner, client)
+            self._run_ids = learner.run_ids
         for name in ENDS if self._command else ():
             part, task = _PARTS.get(name, Part()), -1 if name == "claim" else 1
             with self._pair(part, name != "no learner", task) as (learner, client):
@@ -280,6 +288,10 @@ class Conformance:
         if name == "claim":
             learner.take_over()
             learner.wait(lambda e: len(e.lives) > 1, "new life", patience, client)
+            if learner.claims < 2:
+                raise Violation("begins a new life in environments that are another actor's")
+        if name == "stop" and self._run_ids & learner.run_ids:
+            raise Violation("uses a run id again that an earlier process has used")
         if name in ("stop", "claim"):
             client.stop()
             client.expect_exit(0, _STOP_GRACE_S)
@@ -288,6 +300,9 @@ class Conformance:
             learner.take_over()
         codes = {"taken over": ExitCode.SUPERSEDED, "no learner": ExitCode.NO_LEARNER}
         client.expect_exit(codes.get(name, _REFUSED), patience + _GIVE_UP_S)
+        # A pause that would end after the patience may be left out.
+        if name in ("no learner", "wrong token") and client.seconds < _GIVE_UP_S / 2:
+            raise Violation(f"gives up after {client.seconds:.1f} of {_GIVE_UP_S:g} s")
         if name != "taken over" and any(e.lives for e in learner.environments.values()):
             raise Violation("calls a learner that it should refuse")
 

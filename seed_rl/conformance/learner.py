@@ -251,6 +251,16 @@ class Learner:
         time.sleep(away_s)
         self._server.start()
 
+    @property
+    def claims(self) -> int:
+        """How often environments were asked for."""
+        return self._server.stats()["functions"]["claim"]["calls"]
+
+    @property
+    def run_ids(self) -> set[int]:
+        """Of all lives so far."""
+        return {life for environment in self.environments.values() for life in environment.lives}
+
     def finish(self) -> None:
         """Answers all further calls with "training is done"."""
         self._store.close(done=True)

@@ -82,7 +82,9 @@ class Environment:
             self.abandoned += 1
             expected = self.first(row)._replace(done=True, abandoned=True, success=row.success)
             self.expect("the call after the last step of a truncated episode", row, expected)
-            if last.done and last.episode_step == 0:  # (Not: a part of a game that ended with it.)
+            if (
+                last.episode_step == 0
+            ):  # Not: `last.done`, as of a part of a game that ends with it.
                 raise Violation(
                     f"{self.name}: the last observation of a truncated episode was not reported "
                     "before, in a call without done"

@@ -54,6 +54,11 @@ def test_its_types(node: pathlib.Path) -> None:
         ("actions[row]", "actions[0]", "truncation"),
         ("this.episodeStep[row] !== 0", "this.episodeStep[row] < 0", "failed call"),
         ("this._endIfFatal(error, pauseS);", "", "taken over"),
+        (
+            "crypto.randomBytes(8).readBigInt64LE()",
+            "BigInt(globalThis.lives = (globalThis.lives ?? 0) + 1)",
+            "stop",
+        ),
         ("action_space ?? env.actions", "nothing ?? env.actions", "other actions"),
         ("i >= ARGUMENTS.length || tensor?.name !== ARGUMENTS[i]", "false", "other arguments"),
     ],
@@ -71,6 +76,23 @@ def test_conformance_notices(
     finally:
         (node / "actor.js").write_text(source)
     assert judged.checks[check].fault
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["() => { throw new Error('no display'); }", "() => ({ ...env, step: () => undefined })"],
+)
+def test_an_environment_that_fails(node: pathlib.Path, broken: str) -> None:
+    """Guards exit code 1: code 2 ends all actors of a cluster."""
+    program = f"""
+      import {{ Actor, Batch, EXIT }} from "./actor.js";
+      const env = {{ observation: {{ dtype: "float32", shape: [1] }}, reset: () => [0] }};
+      const make = {broken};
+      try {{
+        new Actor(make, {{ task: 0, batchSize: 1 }})._batch.step([[0]]);
+      }} catch (error) {{ process.exit(error.code); }}
+    """
+    run("node", "--input-type=module", "-e", program, code=1, cwd=node)
 
 
 def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:

@@ -71,6 +71,12 @@ def trained(tmp_path_factory):
     return job, experiment.run(job, callbacks=())
 
 
+def test_a_job_trains_once(trained):
+    """Guards cells of notebooks that run again: their "new" runs would have trained networks."""
+    with pytest.raises(UserError, match="create a new job for each run"):
+        experiment.run(trained[0], callbacks=())
+
+
 def test_result(trained, leaves_nothing):
     """Guards what callers get: all frames, each episode, checkpoint and model."""
     _, result = trained

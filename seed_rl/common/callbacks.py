@@ -83,6 +83,8 @@ class Run:
     def save(self, directory: str | Path) -> Path | None:
         """Saves a checkpoint in `directory`, in place of the one there; `play` takes `directory`.
 
+        In the run's own directory, it is one more of the run's.
+
         Returns:
           The checkpoint; None if it could not be written, which logs a warning.
         """

@@ -92,21 +92,37 @@ def hosted(callbacks: Sequence[Callback]) -> Iterator[dict[str, str]]:
 def _host(
     listener: connection.Listener, callbacks: Sequence[Callback], errors: list[BaseException]
 ) -> None:
-    with contextlib.suppress(EOFError, OSError), listener.accept() as learner:
+    while True:  # Learners that crashed start again.
+        with listener.accept() as learner:
+            try:
+                logdir, options = learner.recv()
+            except (EOFError, OSError):  # `hosted` ends.
+                return
+            with contextlib.suppress(EOFError, OSError):
+                _serve(learner, callbacks, logdir, options, errors)
 
-        def save(directory: Path) -> Any:
-            learner.send(directory)
-            return learner.recv()
 
-        logdir, options = learner.recv()
-        run = Run(logdir, options, save)
+def _serve(
+    learner: connection.Connection,
+    callbacks: Sequence[Callback],
+    logdir: Path,
+    options: dict[str, Any],
+    errors: list[BaseException],
+) -> None:
+    """Calls them for one life of the learner."""
+
+    def save(directory: Path) -> Any:
+        learner.send(directory)
+        return learner.recv()
+
+    run = Run(logdir, options, save)
+    for callback in callbacks:
+        callback.run = run
+    while True:
+        event, arguments = learner.recv()
         for callback in callbacks:
-            callback.run = run
-        while True:
-            event, arguments = learner.recv()
-            for callback in callbacks:
-                try:
-                    getattr(callback, event)(*arguments)
-                except BaseException as error:
-                    errors.append(error)
-            learner.send((run.stopped, repr(errors[0]) if errors else None))
+            try:
+                getattr(callback, event)(*arguments)
+            except BaseException as error:
+                errors.append(error)
+        learner.send((run.stopped, repr(errors[0]) if errors else None))

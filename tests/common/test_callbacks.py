@@ -8,8 +8,9 @@ import traceback
 import pytest
 
 from seed_rl import experiment
-from seed_rl.common.callbacks import Callback
-from seed_rl.common.run_files import progress
+from seed_rl.common.callbacks import Callback, Run
+from seed_rl.common.remote_callbacks import ADDRESS, RemoteCallbacks, hosted
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers.vtrace_runs import OFTEN, make_job
 
@@ -94,6 +95,8 @@ class Stopping(Callback):
     def on_report(self, report):
         if report.frames:
             assert self.run.save(self.run.logdir / "mine") is not None
+            for _ in range(2):
+                self.run.save(self.run.logdir)
             self.run.stop("enough")
 
 
@@ -101,9 +104,22 @@ def test_callbacks_stop_and_save(tmp_path, caplog):
     caplog.set_level("INFO")
     result = experiment.run(make_job(tmp_path, 10**7, learner=OFTEN), callbacks=[Stopping()])
     assert result.finished and 0 < result.frames < 10**7
+    assert len(checkpoint_list.list_checkpoints(tmp_path / "checkpoints")) == 3, "one is pruned"
     assert "Training ends: enough." in caplog.text
     policy = experiment.trained_policy(make_job(tmp_path / "new", 1), tmp_path / "mine")
     assert policy.initial_state() is not None
+
+
+def test_a_learner_that_starts_again_finds_its_callbacks(tmp_path):
+    """Guards several learners, all of which start again when one has crashed."""
+    recorder = Recorder()
+    with hosted([recorder]) as variables:
+        for life in (1, 2):
+            remote = RemoteCallbacks(variables[ADDRESS])
+            remote.run = Run(tmp_path, {"seed": life}, lambda _: None)
+            remote.on_start()
+            remote._caller.close()
+    assert recorder.events == [("start", 1), ("start", 2)]
 
 
 def test_other_objects_are_refused(tmp_path):

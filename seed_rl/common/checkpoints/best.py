@@ -34,6 +34,8 @@ class BestCheckpoint(Callback):
 
     def on_start(self) -> None:
         self._folder = self.run.logdir / checkpoint_list.BEST
+        if not checkpoint_list.list_checkpoints(self.run.logdir / checkpoint_list.DIRECTORY):
+            return  # The run starts over: what is there is of another.
         try:
             self._best = float(json.loads((self._folder / _FILE).read_text("utf-8"))["return"])
         except (OSError, ValueError, LookupError, TypeError):

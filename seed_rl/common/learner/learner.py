@@ -383,14 +383,15 @@ class Learner:
     def _save_copy(self, directory: Path) -> Path | None:
         """See `Run.save`."""
         self._prepare_to_save()
-        try:
-            manager = checkpoints.CheckpointManager(
-                directory / checkpoint_list.DIRECTORY, self._trackables, 1, self._job.options
-            )
-        except UserError as error:
-            logging.warning("%s", error)
-            return None
-        frames = self.frames
+        frames, manager = self.frames, self._checkpoints
+        if directory.resolve() != self._logdir.resolve():
+            try:
+                manager = checkpoints.CheckpointManager(
+                    directory / checkpoint_list.DIRECTORY, self._trackables, 1, self._job.options
+                )
+            except UserError as error:
+                logging.warning("%s", error)
+                return None
         return manager.save(frames, self._notes(frames))
 
     def _checkpoint_manager(self) -> checkpoints.CheckpointManager:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import queue
+import shutil
 import struct
 import threading
 import time
@@ -25,6 +26,7 @@ from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.task_statistics import TaskStatistics
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
+from seed_rl.common.system import files
 from seed_rl.common.types import LARGEST
 
 MAIN = "charts"
@@ -140,6 +142,9 @@ class SummaryWriter:
     @contextlib.contextmanager
     def _writing(self, frames: int) -> Iterator[None]:
         if self._writer is None:
+            os.makedirs(self._logdir, exist_ok=True)
+            if shutil.disk_usage(self._logdir).free < _LEAST_ROOM:  # No file for each attempt.
+                raise OSError(files.no_room(self._logdir))
             self._writer = tf.summary.create_file_writer(self._logdir)
         with self._writer.as_default(step=frames):
             yield
@@ -149,6 +154,7 @@ class SummaryWriter:
         try:
             action()
         except (OSError, tf.errors.OpError) as error:
+            self._writer = None  # TensorBoard reads nothing behind a half record: a new file.
             self._warn(str(error).split("\n", 1)[0])
         except Exception:  # A bug must not end the thread, which `close` waits for.
             logging.exception("A TensorBoard write failed. Training continues.")
@@ -158,6 +164,8 @@ class SummaryWriter:
             logging.warning("Cannot write for TensorBoard (%s). Training continues.", reason)
         self._warned = True
 
+
+_LEAST_ROOM = 1 << 20  # Bytes.
 
 _JUDGED = {False: 100, True: 20}
 """Fewest episodes by which an agent is judged: of training, of evaluation."""

@@ -1,6 +1,7 @@
 """The checkpoint of a run's best agent."""
 
 import json
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -21,7 +22,9 @@ def offer(tmp_path):
         manager = CheckpointManager(directory / "checkpoints", {"variable": variable}, keep=1)
         return manager.save(int(variable.numpy()))
 
-    def restart(period_s=0.0):
+    def restart(period_s=0.0, continues=True):
+        if continues:
+            save(tmp_path)
         offer.best = BestCheckpoint(period_s)
         offer.best.run = Run(tmp_path, {}, save)
         offer.best.on_start()
@@ -32,7 +35,7 @@ def offer(tmp_path):
         offer.best.on_report(Report(progress, {}, (), mean, last))
 
     offer.restart = restart
-    offer.restart()
+    offer.restart(continues=False)
     return offer
 
 
@@ -58,6 +61,10 @@ def test_only_a_better_agent_replaces_it(offer, tmp_path):
     assert kept(tmp_path) == (3, -5.0)
     offer(-4.0, 11)
     assert kept(tmp_path) == (11, -4.0)
+    shutil.rmtree(tmp_path / "checkpoints")
+    offer.restart(continues=False)
+    offer(-9.0, 2)
+    assert kept(tmp_path) == (2, -9.0), "a run that starts over has its own best"
 
 
 def test_it_is_not_saved_all_the_time(offer, tmp_path):

@@ -1,6 +1,7 @@
 """Means of training metrics, episode statistics and TensorBoard files."""
 
 import logging
+import resource
 
 import numpy as np
 import pytest
@@ -117,6 +118,27 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
         "Cannot write for TensorBoard (No space left on device). Training continues."
     ]
     assert points(tmp_path / "logs") == {"loss": [(3, 1.0)]}
+
+
+def test_points_after_half_a_record_are_read(tmp_path):
+    """Guards curves after a full disk: TensorBoard reads nothing behind half a record."""
+    writer = SummaryWriter(tmp_path)
+
+    def write(step):
+        writer._guarded(lambda: writer._write(step, {"loss": np.float64(1.0)}))
+
+    write(1)
+    (file,) = tmp_path.iterdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 10, before[1]))
+        write(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    write(3)
+    writer.close()
+    file.unlink()
+    assert points(tmp_path) == {"loss": [(3, 1.0)]}
 
 
 def test_successes_are_counted_where_they_are_known(tmp_path):

@@ -150,14 +150,14 @@ class TrainingJob:
         Raises:
           UserError: as `train`.
         """
+        if self._play_request():
+            raise UserError(
+                "This program calls `train`, which cannot play; call `execute` instead."
+            )
         if self.algorithm.start_frames is not None:
             raise UserError(
                 "This job has had a learner, and its network is trained: create a new job for each "
                 "run. With the same logdir, it continues from the last checkpoint."
-            )
-        if self._play_request():
-            raise UserError(
-                "This program calls `train`, which cannot play; call `execute` instead."
             )
 
         self.run.check_exposure()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import errno
 import json
 import os
 import re
@@ -158,9 +157,9 @@ class Agent:
         entries = checkpoint_list.list_checkpoints(self.run / checkpoint_list.DIRECTORY)
         parts = [Path(run_record.FILE), Path(checkpoint_list.MODEL)]
         parts += [entry.path.relative_to(self.run) for entry in entries[-1:]]
+        if path.exists():
+            raise UserError(f"Cannot save the agent to {path}: File exists.")
         try:
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             temporary.mkdir(parents=True)
             for part in parts:
                 source, target = self.run / part, temporary / part

@@ -243,9 +243,8 @@ def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespa
         **{name: summary(values) for name, values in columns(episodes).items() if values},
         "episodes": [dataclasses.asdict(episode) for episode in episodes],
     }
-    text = json.dumps(record, indent=1) + "\n"
     try:
-        files.write_atomically(path, text)
+        files.write_atomically(path, json.dumps(record, indent=1) + "\n")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
 

@@ -92,11 +92,8 @@ def _check_single(
         observations = env_wrappers.agent_observation_space(observations)
     facts += _of_spaces(observations, env_wrappers.agent_action_space(contract.env.action_space))
     try:
-        contract.check(config.check_steps)
-        contract.check_beside_another(
-            lambda: gym_env.make(environment, gym_env.keyword_arguments(environment)),
-            min(config.check_steps, 200),
-        )
+        arguments = gym_env.keyword_arguments(environment)
+        contract.check(config.check_steps, lambda: gym_env.make(environment, arguments))
     finally:
         facts += _of_masks(contract.masks_in)
     lengths = contract.episodes.lengths

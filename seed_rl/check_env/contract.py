@@ -54,15 +54,21 @@ class Contract:
             self._goals = GoalCheck(self.env, space, findings, timeout_s)
         self._calls = itertools.count(1)
 
-    def check(self, steps: int) -> None:
+    def check(self, steps: int, make: Callable[[], Any]) -> None:
         """Everything but speed and memory, in about three times `steps` steps.
+
+        Args:
+          steps: at least so many with random actions.
+          make: creates another such environment.
 
         Raises:
           Unusable: the environment failed.
         """
         check_spaces(self.env.observation_space, self.env.action_space, self.findings)
         self._find_masks()
-        self._check_seed(min(steps, 200))
+        alone = self._check_seed(min(steps, 200))
+        if alone and self._masks is None:  # Which actions the other one allows would not be known.
+            self._check_beside_another(make, alone)
         self._play(steps)
         self._goals.check_batch()
         self._judge_episodes(steps)
@@ -256,8 +262,8 @@ class Contract:
                 f"{call}: {spec.name} contains NaN, infinity or more than {LARGEST:.0e}"
             )
 
-    def _check_seed(self, steps: int) -> None:
-        """Whether the same seed and actions give the same episodes."""
+    def _check_seed(self, steps: int) -> list[Any] | None:
+        """Whether the same seed and actions give the same episodes; what they give, if so."""
         runs = [self._run(steps), self._run(steps)]
         for number, (first, second) in enumerate(zip(*runs, strict=False)):
             if not _same(first, second):
@@ -269,22 +275,14 @@ class Contract:
                     "Draw all randomness from self.np_random, which super().reset(seed=seed) sets, "
                     "and not from random, np.random or the time.",
                 )
-                return
+                return None
+        return runs[0]
 
-    def check_beside_another(self, make: Callable[[], Any], steps: int) -> None:
-        """Whether another environment in the same process changes what this one does.
-
-        Args:
-          make: creates the other one.
-          steps: at most so many.
-        """
-        if self._masks is not None:
-            return  # Which actions the other allows is not known.
-        alone = tuple(self._run(steps))
-        if not _same(alone, tuple(self._run(steps))):
-            return
+    def _check_beside_another(self, make: Callable[[], Any], alone: list[Any]) -> None:
+        """Whether another environment in the same process changes an episode."""
         try:
             other = env_adapters.as_gymnasium(make())
+            other.reset(seed=_SEED + 1)
         except Exception as error:
             self.findings.should(
                 "single",
@@ -295,18 +293,17 @@ class Contract:
             return
         space = copy.deepcopy(other.action_space)  # Perhaps one object for both.
         space.seed(_SEED + 1)
-        over = True
+        second = "A second environment in the same process"
 
         def play_other() -> None:
-            nonlocal over
-            with self.findings.of("A second environment in the same process", self._timeout_s):
-                if over:
-                    other.reset(seed=_SEED + 1)
-                over = any(other.step(space.sample())[2:4])
+            with self.findings.of(second, self._timeout_s):
+                if any(other.step(space.sample())[2:4]):
+                    other.reset()
 
-        beside = tuple(self._run(steps, play_other))
-        other.close()
-        if not _same(alone, beside):
+        beside = self._run(len(alone) - 1, play_other)
+        with self.findings.of(second, self._timeout_s):
+            other.close()
+        if len(alone) != len(beside) or not all(map(_same, alone, beside)):
             self.findings.should(
                 "shared",
                 "The same seed and actions give another episode while a second environment in the "

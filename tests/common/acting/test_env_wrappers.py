@@ -192,12 +192,16 @@ def test_old_gym_environment(truncate: bool) -> None:
 def test_seeds_of_environments_with_an_attribute_seed() -> None:
     """Guards environments outside of Gymnasium that keep their seed as a number."""
 
-    class Keeps(envs.OldGymEnv):
-        seed = 42  # type: ignore[assignment]
+    class Keeps:
+        observation_space, action_space = spaces.Box(0.0, 1.0, (1,)), spaces.Discrete(2)
+        seed: int | None = 42
 
         def reset(self, seed: int | None = None) -> Any:
-            self.seed = seed  # type: ignore[assignment,method-assign]
-            return super().reset()
+            self.seed = seed
+            return np.zeros(1, np.float32)
+
+        def step(self, action: Any) -> Any:
+            raise NotImplementedError
 
     env = as_gymnasium(Keeps())
     env.reset(seed=4)

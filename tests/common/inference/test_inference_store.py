@@ -335,6 +335,15 @@ def test_a_server_ends_while_inference_waits_for_training(socket_address, limit,
     assert store.counters().steps == steps  # A full queue lets the step begin.
 
 
+def test_small_rewards_count_beside_large_returns():
+    """Guards long episodes: sums in float32 would lose 1 beside 2^24."""
+    store = make_store(num_envs=1)
+    for reward in (0.0, 2.0**24, 1.0, 1.0):
+        step(store, [0], [5], reward=reward)
+    step(store, [0], [5], reward=0.0, done=True)
+    np.testing.assert_array_equal(store.episodes().returns, [2.0**24 + 2])
+
+
 def test_a_step_begun_twice_counts_once():
     """Guards returns: where the network fails, the rows of its batch are begun again one by one."""
     store = make_store(num_envs=1)

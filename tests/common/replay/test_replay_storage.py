@@ -151,6 +151,8 @@ class StorageMachine(RuleBasedStateMachine):
         fresh = self.new_storage()
         for segment in snapshot.segments():
             fresh.restore_segment(segment)
+        with pytest.raises(ValueError, match="priorities"):
+            fresh.restore_entries(-1.0 - snapshot.priorities, snapshot.inserted_at)
         fresh.restore_entries(snapshot.priorities, snapshot.inserted_at)
         self.storage = fresh
 

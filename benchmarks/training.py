@@ -62,6 +62,7 @@ def main() -> None:
     if args.compute_dtype != "float32" and not workload.network:
         parser.error(f"{args.workload} has no --compute_dtype.")
     if args.part:
+        workload.environments().prepare_tensorflow()
         us = PARTS[args.part](args)
         print(json.dumps({"us": us, "on_accelerator": args.part != "env" and on_accelerator()}))
         return

@@ -176,4 +176,6 @@ def _repeat_probability(config: AtariConfig) -> float:
     return STICKY_PROBABILITY if config.sticky_actions else 0.0
 
 
-FAMILY = EnvironmentFamily(AtariConfig, create_environment, create_batch, environment="game")
+FAMILY = EnvironmentFamily(
+    AtariConfig, create_environment, create_batch, environment="game", images=True
+)

@@ -49,7 +49,7 @@ PRESET = Preset(
 the differences."""
 
 FAMILY = EnvironmentFamily(
-    environment.DmlabConfig, environment.create_environment, environment="game"
+    environment.DmlabConfig, environment.create_environment, environment="game", images=True
 )
 
 

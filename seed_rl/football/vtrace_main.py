@@ -38,7 +38,7 @@ PRESET = Preset(
 """The paper's; see docs/environments/football.md."""
 
 FAMILY = EnvironmentFamily(
-    environment.FootballConfig, environment.create_environment, environment="game"
+    environment.FootballConfig, environment.create_environment, environment="game", images=True
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ class EnvironmentFamily:
         becomes part of the default --logdir.
       check: `check(config)` raises `UserError` for an environment that does not exist, before
         anything starts, and without creating it; None: nothing is checked then.
+      images: whether observations are images, so that learners mostly compute convolutions.
     """
 
     config: type
@@ -27,6 +29,16 @@ class EnvironmentFamily:
     create_batch: Callable[[Any, Any], Any] | None = None
     environment: str | None = None
     check: Callable[[Any], None] | None = None
+    images: bool = False
+
+    def prepare_tensorflow(self) -> None:
+        """Chooses how TensorFlow computes; has no effect once it is imported.
+
+        On processors without AVX-512 VNNI, TensorFlow leaves oneDNN unused, although convolutions
+        are twice as fast with it.
+        """
+        if self.images:
+            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 @runtime_checkable

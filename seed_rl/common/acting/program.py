@@ -108,6 +108,7 @@ class AgentProgram:
             if options.from_flags(RunConfig).required_mode() == ACTOR:
                 _act(family, env_config)
                 return
+            family.prepare_tensorflow()
             caller = os.environ.get(remote_callbacks.ADDRESS)
             remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
             home = self.create_job

@@ -1,5 +1,7 @@
 """Programs that are a learner or an actor, as users start them."""
 
+import os
+
 import pytest
 
 from seed_rl.gym import agents
@@ -46,6 +48,35 @@ program.main(family, **eval(sys.argv.pop(1)))
     result = run_python("-c", program, "{}", *flags, code=2)
     assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
     run_python("-c", program, "{'num_action_repeats': 4}", *flags, code=0)
+
+
+def test_learners_of_image_environments_use_onednn():
+    """Guards half of their speed on processors for which TensorFlow leaves oneDNN unused.
+
+    The variable must be set before TensorFlow is imported; a user's value stays.
+    """
+    program = """
+import dataclasses, importlib, os, sys
+from seed_rl.common.acting.program import AgentProgram
+
+def create_job():
+    print("tensorflow" in sys.modules, os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
+    sys.exit(0)
+
+family = importlib.import_module(sys.argv.pop(1)).FAMILY
+AgentProgram("own", create_job, (), print, ()).main(family)
+"""
+
+    def learner(family, **variables):
+        env = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"} | variables
+        flags = "--run_mode=learner", "--num_envs=1"
+        return run_python(
+            "-c", program, f"seed_rl.{family}", *flags, code=0, env=env
+        ).stdout.split()
+
+    assert learner("atari.environment") == ["False", "1"]
+    assert learner("gym.env") == ["False", "None"]
+    assert learner("atari.environment", TF_ENABLE_ONEDNN_OPTS="0") == ["False", "0"]
 
 
 def test_any_option_can_be_a_default_of_a_program():

@@ -21,6 +21,7 @@ from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.scripted_server import Scripted, reply, serve
+from tests.helpers.secrets import make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
@@ -218,3 +219,25 @@ def test_without_the_native_library(monkeypatch, tmp_path):
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match=r"libseed_transport\.so of SEED RL is missing"):
         Client("localhost:1")
+
+
+def test_a_process_that_used_tls_ends_without_freeing_what_grpc_uses(tmp_path):
+    """Guards its exit code. OpenSSL frees its memory at exit, under the hands of gRPC's threads.
+
+    That happened in one of many runs. Here, a function registered before the connection, as
+    OpenSSL's is, would abort the process.
+    """
+    authority = make_secrets(tmp_path / "secrets", "localhost").authority
+    program = """
+import ctypes, sys
+from seed_rl.grpc.call_stream import CallStream
+from seed_rl.grpc.channel_options import ClientOptions
+
+process = ctypes.CDLL(None)
+process.__cxa_atexit(process.abort, None, None)
+CallStream("localhost:1", ClientOptions(tls_ca=sys.argv[1])).request("/Any/Method", 0.1, wait=True)
+print("printed before the end", end="")
+sys.exit(4)
+"""
+    result = run_python("-c", program, authority, code=4)
+    assert result.stdout == "printed before the end"

@@ -1,8 +1,11 @@
 #include "seed_rl/grpc/native/transport/channel.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -43,6 +46,17 @@ std::string Target(const std::string& address) {
   return target;
 }
 
+// Makes the process end without what is registered to run at its exit. OpenSSL has registered that
+// it frees its memory, which gRPC's threads may be using: channels are closed in the background.
+void ExitWithoutCleanup() {
+  [[maybe_unused]] static const int registered = on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
@@ -81,7 +95,8 @@ void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
 }
 
 Request::Request(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
-                 const char* method, bool wait_for_server, SystemClock::time_point deadline) {
+                 const char* method, bool wait_for_server, SystemClock::time_point deadline)
+    : encrypted_(config.tls && !IsUnix(config.address)) {
   context_.set_wait_for_ready(wait_for_server);
   context_.set_deadline(deadline);
   Authenticate(config, &context_);
@@ -100,6 +115,7 @@ Request::~Request() {
   bool ok;
   while (queue_.Next(&tag, &ok)) {
   }
+  if (encrypted_) ExitWithoutCleanup();  // Now, since the last that is registered runs first.
 }
 
 bool Request::Wait(SystemClock::time_point deadline) {

@@ -39,6 +39,7 @@ class Request {
   std::string Answer() const;
 
  private:
+  const bool encrypted_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;

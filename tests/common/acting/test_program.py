@@ -56,7 +56,7 @@ def test_learners_of_image_environments_use_onednn():
     The variable must be set before TensorFlow is imported; a user's value stays.
     """
     program = """
-import dataclasses, importlib, os, sys
+import importlib, os, sys
 from seed_rl.common.acting.program import AgentProgram
 
 def create_job():

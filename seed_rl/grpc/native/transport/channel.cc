@@ -46,6 +46,8 @@ std::string Target(const std::string& address) {
   return target;
 }
 
+bool Encrypts(const ClientConfig& config) { return config.tls && !IsUnix(config.address); }
+
 // Makes the process end without what is registered to run at its exit. OpenSSL has registered that
 // it frees its memory, which gRPC's threads may be using: channels are closed in the background.
 void ExitWithoutCleanup() {
@@ -75,7 +77,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   // Proxies are for the Internet, not for servers of the same cluster.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (config.tls && !IsUnix(config.address)) {
+  if (Encrypts(config)) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = config.tls_ca;
     options.pem_cert_chain = config.tls_cert;
@@ -96,7 +98,7 @@ void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
 
 Request::Request(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                  const char* method, bool wait_for_server, SystemClock::time_point deadline)
-    : encrypted_(config.tls && !IsUnix(config.address)) {
+    : encrypted_(Encrypts(config)) {
   context_.set_wait_for_ready(wait_for_server);
   context_.set_deadline(deadline);
   Authenticate(config, &context_);

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from absl import logging
@@ -44,10 +43,10 @@ class LevelCache:
             gs://bucket/levels.
 
         Raises:
-          UserError: a package for the URL is missing, or the URL is not valid.
+          UserError: fsspec or its package for the URL is missing, or the URL is not valid.
         """
         self._cache_dir = os.fspath(cache_dir)
-        self._files: _Files = _RemoteFiles(self._cache_dir) if _is_url(cache_dir) else _LocalFiles()
+        self._files = _Files(self._cache_dir)
         self._paused_until: dict[str, float] = {}
 
     def get_path(self, key: str) -> str:
@@ -104,55 +103,21 @@ class LevelCache:
             return False
 
 
-class _Files(Protocol):
-    """Where entries are stored. Methods may raise any exception."""
+class _Files:
+    """Files of any file system that fsspec knows. `download` and `upload` may raise anything."""
 
-    def download(self, path: str, local: str) -> bool:
-        """Copies an entry to a local file; False if there is none."""
-
-    def upload(self, local: str, path: str) -> bool:
-        """Makes an entry appear, complete, unless it exists; returns True."""
-
-
-class _LocalFiles:
-    """Files of a local or mounted file system."""
-
-    def download(self, path: str, local: str) -> bool:
-        try:
-            shutil.copyfile(path, local)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def upload(self, local: str, path: str) -> bool:
-        if os.path.exists(path):
-            return True
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        part = _part_of(path)
-        try:
-            shutil.copyfile(local, part)
-            os.replace(part, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.remove(part)
-            raise
-        return True
-
-
-class _RemoteFiles:
-    """Files of any file system that fsspec knows."""
-
-    def __init__(self, url: str):
+    def __init__(self, cache_dir: str):
         try:
             import fsspec
         except ImportError as error:
-            raise missing_extra("dmlab", "A level cache with a URL", error) from error
+            raise missing_extra("dmlab", "A level cache", error) from error
         try:
-            self._system: Any = fsspec.core.url_to_fs(url)[0]
+            self._system: Any = fsspec.core.url_to_fs(cache_dir)[0]
         except (ImportError, ValueError) as error:  # No package for it, or no such protocol.
-            raise UserError(f"--level_cache_dir={url}: {error}") from error
+            raise UserError(f"--level_cache_dir={cache_dir}: {error}") from error
 
     def download(self, path: str, local: str) -> bool:
+        """Copies an entry to a local file; False if there is none."""
         try:
             self._system.get_file(path, local)
         except FileNotFoundError:
@@ -160,10 +125,12 @@ class _RemoteFiles:
         return True
 
     def upload(self, local: str, path: str) -> bool:
+        """Makes an entry appear, complete, unless it exists; returns True."""
         if self._system.exists(path):
             return True
         self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
-        part = _part_of(path)
+        # No other process uses this name, nor any key: those contain no dots.
+        part = f"{path}.{uuid.uuid4().hex}"
         try:
             self._system.put_file(local, part)
             self._system.mv(part, path)
@@ -172,15 +139,6 @@ class _RemoteFiles:
                 self._system.rm_file(part)
             raise
         return True
-
-
-def _part_of(path: str) -> str:
-    """A name beside `path` that no other process uses, nor any key: those contain no dots."""
-    return f"{path}.{uuid.uuid4().hex}"
-
-
-def _is_url(cache_dir: str | os.PathLike[str]) -> bool:
-    return "://" in os.fspath(cache_dir)
 
 
 def _warn(cache_dir: str, what: str, error: Exception) -> None:

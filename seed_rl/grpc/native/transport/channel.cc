@@ -53,7 +53,9 @@ bool Encrypts(const ClientConfig& config) { return config.tls && !IsUnix(config.
 void ExitWithoutCleanup() {
   [[maybe_unused]] static const int registered = on_exit(
       [](int status, void*) {
-        std::fflush(nullptr);
+        for (FILE* stream : {stdout, stderr}) {  // Unless a blocked thread holds its lock.
+          if (ftrylockfile(stream) == 0) fflush_unlocked(stream);
+        }
         _exit(status);
       },
       nullptr);

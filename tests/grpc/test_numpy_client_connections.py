@@ -224,19 +224,26 @@ def test_without_the_native_library(monkeypatch, tmp_path):
 def test_a_process_that_used_tls_ends_without_freeing_what_grpc_uses(tmp_path):
     """Guards its exit code. OpenSSL frees its memory at exit, under the hands of gRPC's threads.
 
-    That happened in one of many runs. Here, a function registered before the connection, as
-    OpenSSL's is, would abort the process.
+    That happened in one of many runs. Here, a function that is registered after a first request,
+    as OpenSSL's is if that did not find its host, would abort the process. A thread that reads the
+    keyboard holds a lock of C, for which the end must not wait.
     """
     authority = make_secrets(tmp_path / "secrets", "localhost").authority
     program = """
-import ctypes, sys
+import ctypes, sys, threading
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions
 
+def request(address):
+    CallStream(address, ClientOptions(tls_ca=sys.argv[1])).request("/Any/Method", 0.1, wait=True)
+
 process = ctypes.CDLL(None)
+request("no-such-host.invalid:1")
 process.__cxa_atexit(process.abort, None, None)
-CallStream("localhost:1", ClientOptions(tls_ca=sys.argv[1])).request("/Any/Method", 0.1, wait=True)
-print("printed before the end", end="")
+request("localhost:1")
+stdin = ctypes.c_void_p.in_dll(process, "stdin")
+threading.Thread(target=process.flockfile, args=(stdin,)).start()
+process.printf(b"printed before the end")
 sys.exit(4)
 """
     result = run_python("-c", program, authority, code=4)

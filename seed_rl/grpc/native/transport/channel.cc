@@ -50,8 +50,10 @@ bool Encrypts(const ClientConfig& config) { return config.tls && !IsUnix(config.
 
 // Makes the process end without what is registered to run at its exit. OpenSSL has registered that
 // it frees its memory, which gRPC's threads may be using: channels are closed in the background.
+// What is registered last runs first, and OpenSSL may register only in a later request, the first
+// that finds its host. So each request calls this.
 void ExitWithoutCleanup() {
-  [[maybe_unused]] static const int registered = on_exit(
+  on_exit(
       [](int status, void*) {
         for (FILE* stream : {stdout, stderr}) {  // Unless a blocked thread holds its lock.
           if (ftrylockfile(stream) == 0) fflush_unlocked(stream);
@@ -119,7 +121,7 @@ Request::~Request() {
   bool ok;
   while (queue_.Next(&tag, &ok)) {
   }
-  if (encrypted_) ExitWithoutCleanup();  // Now, since the last that is registered runs first.
+  if (encrypted_) ExitWithoutCleanup();
 }
 
 bool Request::Wait(SystemClock::time_point deadline) {

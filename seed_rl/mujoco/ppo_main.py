@@ -25,8 +25,10 @@ PRESET = Preset(
         training_threads=1,
         learning_rate=3e-4,
         clip_norm=0.5,
+        # As Andrychowicz et al. 2020 recommend, sections 3.2 and 3.3.
         mlp_activation="tanh",
-        normalize_observations=True,  # As Andrychowicz et al. 2020 recommend, section 3.3.
+        action_std_for_zero_param=0.5,
+        normalize_observations=True,
         # Used once one of these is set instead of the sizes above.
         unroll_length=64,
         batches_per_step=16,

@@ -17,6 +17,7 @@ from gin import config as gin_internals
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.config import LossConfig
 from seed_rl.common.config import flag_origins
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.flag_definitions import shown
 from seed_rl.common.config.network_config import (
     ConvNetworkConfig,
@@ -27,12 +28,18 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import flag_dictionary, from_values
 from seed_rl.common.errors import UserError
 
-_NETWORK_CONFIGS = (ObservationConfig, ConvNetworkConfig, MLPNetworkConfig)
+_NETWORK_CONFIGS = (
+    ContinuousDistributionConfig,
+    ObservationConfig,
+    ConvNetworkConfig,
+    MLPNetworkConfig,
+)
 CONFIGS = (LossConfig, OptimizerConfig, *_NETWORK_CONFIGS)
 """The dataclasses whose options are settings of a gin config."""
 
 _LOSS, _NETWORK = "GeneralizedOnPolicyLoss", "ContinuousControlAgent"
 _OPTIMIZER = frozenset(field.name for field in dataclasses.fields(OptimizerConfig))
+_DISTRIBUTION = [field.name for field in dataclasses.fields(ContinuousDistributionConfig)]
 _ACTIVATIONS = {"tanh": "@tf.tanh", "relu": "@tf.nn.relu"}
 _PARAMETERS = {
     "discounting": (f"{_LOSS}.discount_factor",),
@@ -45,6 +52,7 @@ _PARAMETERS = {
     "reward_scaling": (f"{_LOSS}.reward_scaling",),
     **{name: (f"OptimizerConfig.{name}",) for name in sorted(_OPTIMIZER)},
     **{name: (f"ConvNetworkConfig.{name}",) for name in ("torso", "stack_size", "compute_dtype")},
+    **{name: (f"continuous_action_config.{name}",) for name in _DISTRIBUTION},
     "mlp_sizes": ("MLPNetworkConfig.mlp_sizes",),
     "mlp_activation": ("MLPNetworkConfig.mlp_activation",),
     "lstm_sizes": ("ConvNetworkConfig.lstm_sizes", "MLPNetworkConfig.lstm_sizes"),

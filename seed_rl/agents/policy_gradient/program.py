@@ -13,6 +13,7 @@ from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, se
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.acting.program import AgentProgram
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.network_config import (
     ConvNetworkConfig,
     MLPNetworkConfig,
@@ -112,7 +113,7 @@ def main(
     program = AgentProgram(
         "ppo",
         functools.partial(_create_job, gin_modules),
-        (OnPolicyConfig, LossConfig, MinibatchSettings),
+        (OnPolicyConfig, LossConfig, MinibatchSettings, ContinuousDistributionConfig),
         create_agent,
         (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         check=functools.partial(_check, gin_modules),

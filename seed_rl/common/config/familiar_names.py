@@ -75,6 +75,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "train_freq": ("replay_ratio", "unrolls trained on per new one"),
     "gradient_steps": ("replay_ratio", "unrolls trained on per new one"),
     "policy_lr": ("learning_rate", "of all networks"),
+    "log_std_init": ("action_std_for_zero_param", "a deviation, not its logarithm"),
     "q_lr": ("learning_rate", "of all networks"),
     "n_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
     "update_epochs": ("epochs_per_step", "passes over the transitions of a training step"),

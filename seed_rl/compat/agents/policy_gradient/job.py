@@ -29,7 +29,7 @@ from seed_rl.compat.stepped_learner import SteppedLearner
 Settings = Devices | MultiHostSettings
 _SHIPPED = {
     **{"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"},
-    "normalize_observations": True,
+    **{"normalize_observations": True, "action_std_for_zero_param": 0.5},
 }
 """What our gin configs for MuJoCo set before their settings became options, where they differ."""
 

@@ -34,8 +34,8 @@ class EnvironmentFamily:
     def prepare_tensorflow(self) -> None:
         """Chooses how TensorFlow computes; has no effect once it is imported.
 
-        On processors with AVX2 only, TensorFlow leaves oneDNN unused, although convolutions are
-        twice as fast with it.
+        On x86 processors without VNNI or AMX, TensorFlow leaves oneDNN unused, although training
+        steps with convolutions are about twice as fast with it.
         """
         if self.images:
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from seed_rl.dmlab import vtrace_main as dmlab
+from seed_rl.football import vtrace_main as football
 from seed_rl.gym import agents
 from tests.helpers import PROGRAMS, run_python
 
@@ -50,7 +52,7 @@ program.main(family, **eval(sys.argv.pop(1)))
     run_python("-c", program, "{'num_action_repeats': 4}", *flags, code=0)
 
 
-def test_learners_of_image_environments_use_onednn():
+def test_learners_of_image_environments_use_onednn(tmp_path):
     """Guards half of their speed on processors for which TensorFlow leaves oneDNN unused.
 
     The variable must be set before TensorFlow is imported; a user's value stays.
@@ -69,7 +71,7 @@ AgentProgram("own", create_job, (), print, ()).main(family)
 
     def learner(family, **variables):
         env = {k: v for k, v in os.environ.items() if k != "TF_ENABLE_ONEDNN_OPTS"} | variables
-        flags = "--run_mode=learner", "--num_envs=1"
+        flags = "--run_mode=learner", "--num_envs=1", f"--logdir={tmp_path}"
         return run_python(
             "-c", program, f"seed_rl.{family}", *flags, code=0, env=env
         ).stdout.split()
@@ -77,6 +79,7 @@ AgentProgram("own", create_job, (), print, ()).main(family)
     assert learner("atari.environment") == ["False", "1"]
     assert learner("gym.env") == ["False", "None"]
     assert learner("atari.environment", TF_ENABLE_ONEDNN_OPTS="0") == ["False", "0"]
+    assert dmlab.FAMILY.images and football.FAMILY.images
 
 
 def test_any_option_can_be_a_default_of_a_program():

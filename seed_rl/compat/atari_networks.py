@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
+from seed_rl.common.networks import frame_stacking
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.recurrent_network import AgentState, State
 from seed_rl.common.types import EnvOutput
@@ -102,28 +103,13 @@ def stack_frames(
     if stack_size == 1:
         return frames, ()
     _check(stack_size, frames.shape[2:])
-    frames = frames[..., 0]
-    shape = tf.shape(frames)
-    num_steps, size = shape[0], stack_size - 1
-    # The frames of the state, oldest first, then those of the unroll.
-    past = [_shifted_right(frame_stacking_state, k) for k in reversed(range(size))]
-    every = tf.concat([tf.cast(tf.stack(past), frames.dtype), frames], axis=0)
-    # Frames belong to the same episode if their counts of episode starts are equal. The state's
-    # frames count as the first episode: those of earlier episodes are already zero.
-    episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
-    every_episode = tf.concat([tf.zeros([size, shape[1]], tf.int32), episode], axis=0)
-
-    def back(k: int) -> tf.Tensor:
-        """The frame k steps before each, zero if it is from an earlier episode."""
-        places = slice(size - k, size - k + num_steps)
-        same = tf.equal(every_episode[places], episode)
-        same = tf.reshape(same, tf.concat([shape[:2], [1] * (len(frames.shape) - 2)], axis=0))
-        return tf.where(same, every[places], tf.zeros([], frames.dtype))
-
-    stack = [back(k) for k in range(stack_size)]
-    newest = [tf.cast(frame[-1], STACKING_STATE_DTYPE) for frame in stack[:size]]
+    past = [_shifted_right(frame_stacking_state, k) for k in reversed(range(stack_size - 1))]
+    stacks, past = frame_stacking.stack_frames(
+        frames, tf.cast(tf.stack(past, axis=-1), frames.dtype), done, stack_size, unroll=True
+    )
+    newest = tf.unstack(tf.cast(past, STACKING_STATE_DTYPE), axis=-1)[::-1]
     state = tf.add_n([tf.bitwise.left_shift(frame, _BITS * k) for k, frame in enumerate(newest)])
-    return tf.stack(stack, axis=-1), state
+    return tf.reverse(stacks, axis=[-1]), state
 
 
 def _shifted_right(packed: tf.Tensor, k: int) -> tf.Tensor:

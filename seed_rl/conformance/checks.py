@@ -300,8 +300,9 @@ class Conformance:
             learner.take_over()
         codes = {"taken over": ExitCode.SUPERSEDED, "no learner": ExitCode.NO_LEARNER}
         client.expect_exit(codes.get(name, _REFUSED), patience + _GIVE_UP_S)
-        # A pause that would end after the patience may be left out.
-        if name in ("no learner", "wrong token") and client.seconds < _GIVE_UP_S / 2:
+        # A pause that might end after the patience may be left out: with pauses that double, and
+        # are shortened by up to a half at random, up to two thirds of it.
+        if name in ("no learner", "wrong token") and client.seconds < _GIVE_UP_S / 3:
             raise Violation(f"gives up after {client.seconds:.1f} of {_GIVE_UP_S:g} s")
         if name != "taken over" and any(e.lives for e in learner.environments.values()):
             raise Violation("calls a learner that it should refuse")

@@ -3,13 +3,11 @@
 The tests are those of native/batcher.cc.
 """
 
-import os
 import shlex
-import subprocess
 
 import pytest
 
-from tests.helpers import run
+from tests.helpers import compile_cpp, run
 
 TESTS = {
     "borrowing": "A client that does not read its replies keeps its own rows, not whole batches.",
@@ -20,23 +18,21 @@ TESTS = {
     "memory_for_replies": "Without memory for its reply, a call fails, and no other.",
 }
 
-SOURCES = ("batch", "batcher", "buffer_pool", "signature", "wire")
+TRANSPORT = "seed_rl/grpc/native/transport"
+SOURCES = [
+    f"{TRANSPORT}/{name}.cc" for name in ("batch", "batcher", "buffer_pool", "signature", "wire")
+]
 
 pytestmark = pytest.mark.slow  # It compiles.
 
 
 @pytest.fixture(scope="module")
-def program(build_folder, repository):
-    folder = repository / "seed_rl" / "grpc" / "native" / "transport"
-    sources = [str(folder / f"{name}.cc") for name in SOURCES]
-    sources.append(str(repository / "tests" / "grpc" / "native" / "batcher.cc"))
+def program(build_folder):
     flags = run("pkg-config", "--cflags", "--libs", "grpc++", code=0).stdout
-    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
     with build_folder("batcher") as built:
         target = built / "batcher"
-        build = [*compiler, f"-I{repository}", *sources, "-o", target, *shlex.split(flags)]
         if not target.exists():
-            subprocess.run(build, check=True)
+            compile_cpp(target, *SOURCES, "tests/grpc/native/batcher.cc", flags=shlex.split(flags))
     return target
 
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.helpers.waiting import PATIENCE_S
@@ -50,3 +50,14 @@ def run_python(
     Use the fixture `forks` for code that imports TensorFlow: it saves seconds.
     """
     return run(sys.executable, *command, **options)
+
+
+def compile_cpp(
+    program: pathlib.Path, *sources: str, flags: Sequence[str] = ("-g",)
+) -> pathlib.Path:
+    """Compiles sources of the repository and returns the program."""
+    repository = pathlib.Path(__file__).parents[2]
+    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
+    paths = [str(repository / source) for source in sources]
+    run(*compiler, f"-I{repository}", *paths, "-o", program, *flags, code=0)
+    return program

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import subprocess
 
-from tests.helpers import run
+from tests.helpers import compile_cpp, run
 
 
-def test_steps_are_recorded_once_whichever_allocation_fails(
-    tmp_path: pathlib.Path, repository: pathlib.Path
-) -> None:
+def test_steps_are_recorded_once_whichever_allocation_fails(tmp_path: pathlib.Path) -> None:
     """Guards the data of a learner that is short of memory, and calls that wait for failed ones."""
-    program = tmp_path / "memory"
-    sources = [
-        repository / "tests" / "common" / "inference" / "native" / "store_memory.cc",
-        repository / "seed_rl" / "common" / "native" / "unrolls" / "inference_store.cc",
-    ]
-    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-g", "-Wall", "-Werror"]
-    build = [*compiler, "-pthread", f"-I{repository}", *map(str, sources), "-o", str(program)]
-    subprocess.run(build, check=True)
+    program = compile_cpp(
+        tmp_path / "memory",
+        "tests/common/inference/native/store_memory.cc",
+        "seed_rl/common/native/unrolls/inference_store.cc",
+    )
     run(program, code=0)

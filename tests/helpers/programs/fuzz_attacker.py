@@ -1,8 +1,8 @@
 """Sends fuzzed bytes to fuzz_server.py: `python fuzz_attacker.py ADDRESS SEED MESSAGES`.
 
 Half of the messages are valid frames with something changed where it matters; the rest are cut,
-spliced, of the wrong type or pure noise. The NumPy codec computes the expected answer to each
-message: each must be answered exactly once, valid calls with the right result and everything else
+spliced, of the wrong type or pure noise. The NumPy codec reads each message, and `_fits` judges
+the call: each must be answered exactly once, valid calls with the right result and everything else
 with an error under the right call id.
 
 Prints a JSON object that counts messages and answers; exits with 1 and the first violations if the
@@ -19,7 +19,7 @@ import grpc
 import numpy as np
 
 from seed_rl.grpc import structures, wire
-from seed_rl.grpc.errors import CallError, StatusCode, WireError
+from seed_rl.grpc.errors import StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 
 MAX_MESSAGE_BYTES = 1 << 20  # As in fuzz_server.py, which cannot be imported without TensorFlow.
@@ -111,6 +111,31 @@ class Mutator:
         return bytes(frame)
 
 
+def _fits(function, tensors):
+    """Whether the server takes these arguments: all with equal leading dimensions, or none."""
+    specs = structures.specs(function.arguments)
+    if len(tensors) != len(specs):
+        return False
+    batched = function.batch is not None
+    leading = batched and tensors[0].ndim == len(specs[0].shape)
+    rows = len(tensors[0]) if leading else 1
+    if not 1 <= rows <= (function.batch or MAX_BATCH_SIZE):
+        return False
+    for tensor, spec in zip(tensors, specs, strict=True):
+        if wire.dtype_name(tensor) != spec.dtype:
+            return False
+        if spec.shape is None:
+            continue
+        expected = spec.shape[1:] if batched else spec.shape
+        if leading:
+            expected = (rows, *expected)
+        if len(expected) != tensor.ndim or any(
+            wanted not in (None, size) for wanted, size in zip(expected, tensor.shape, strict=True)
+        ):
+            return False
+    return True
+
+
 class Oracle:
     """What the server has to answer."""
 
@@ -132,17 +157,9 @@ class Oracle:
         if frame.kind != wire.KIND_CALL or frame.code >= len(self._functions):
             return None
         function = self._functions[frame.code]
-        try:
-            # The client's own checks; it takes lists and the like, but these are all arrays.
-            arguments = structures.pack(function.arguments, frame.tensors)
-            function._check(arguments)
-        except (WireError, CallError):
-            return None
         tensors = frame.tensors
-        if function.batch is not None:
-            leading = tensors[0].ndim == len(structures.specs(function.arguments)[0].shape)
-            if leading and tensors[0].shape[0] > MAX_BATCH_SIZE:
-                return None
+        if not _fits(function, tensors):
+            return None
         if function.name != "picky":
             return tensors
         return [tensors[0] + 1] if (tensors[0] < LIMIT).all() else None

@@ -48,6 +48,10 @@ std::string Target(const std::string& address) {
 
 bool Encrypts(const ClientConfig& config) { return config.tls && !IsUnix(config.address); }
 
+void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
+  if (!config.token.empty()) context->AddMetadata("authorization", "Bearer " + config.token);
+}
+
 // Makes the process end without what is registered to run at its exit. OpenSSL has registered that
 // it frees its memory, which gRPC's threads may be using: channels are closed in the background.
 // What is registered last runs first, and OpenSSL may register only in a later request, the first
@@ -96,10 +100,6 @@ std::chrono::nanoseconds ToDuration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
-  if (!config.token.empty()) context->AddMetadata("authorization", "Bearer " + config.token);
-}
-
 Request::Request(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                  const char* method, bool wait_for_server, SystemClock::time_point deadline)
     : encrypted_(Encrypts(config)) {
@@ -135,6 +135,74 @@ std::string Request::Answer() const {
   grpc::Slice slice;
   answer_.DumpToSingleSlice(&slice);
   return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
+}
+
+void CallStream::Start(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel) {
+  Authenticate(config, &context_);
+  stream_ = grpc::GenericStub(channel).PrepareCall(&context_, kCallMethod, &queue);
+  stream_->StartCall(reinterpret_cast<void*>(kStarted));
+}
+
+CallStream::~CallStream() {
+  Cancel();
+  void* tag;
+  bool ok;
+  while (stream_ != nullptr && !ended_) {
+    queue.Next(&tag, &ok);
+    if (Handle(tag, ok) == Event::kMessage) Read();
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+void CallStream::Write(grpc::ByteBuffer frame) {
+  outgoing_.push_back(std::move(frame));
+  if (writable_ && !writing_) WriteNext();
+}
+
+void CallStream::WriteNext() {
+  writing_ = true;
+  stream_->Write(outgoing_.front(), reinterpret_cast<void*>(kWritten));
+}
+
+void CallStream::Read() {
+  message.Clear();
+  stream_->Read(&message, reinterpret_cast<void*>(kRead));
+}
+
+CallStream::Event CallStream::Handle(void* tag, bool ok) {
+  switch (static_cast<Tag>(reinterpret_cast<intptr_t>(tag))) {
+    case kStarted:
+      writable_ = reading_ = ok;
+      if (ok) Read();
+      if (ok && !outgoing_.empty()) WriteNext();
+      break;
+    case kRead:
+      if (ok) return Event::kMessage;
+      reading_ = false;
+      break;
+    case kWritten:
+      writing_ = false;
+      outgoing_.pop_front();
+      writable_ = writable_ && ok;
+      if (writable_ && !outgoing_.empty()) WriteNext();
+      break;
+    case kFinished:
+      ended_ = true;
+      return Event::kEnded;
+  }
+  FinishIfIdle();
+  return Event::kNothing;
+}
+
+// Requests the final status once nothing more can be read and no write is in progress.
+void CallStream::FinishIfIdle() {
+  if (finishing_ || reading_) return;
+  writable_ = false;
+  if (writing_) return;
+  finishing_ = true;
+  stream_->Finish(&status, reinterpret_cast<void*>(kFinished));
 }
 
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,

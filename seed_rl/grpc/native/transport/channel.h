@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -20,9 +21,6 @@ std::chrono::nanoseconds ToDuration(double seconds);
 
 // A channel with a connection of its own, not yet connected.
 std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config);
-
-// Adds the token, if any.
-void Authenticate(const ClientConfig& config, grpc::ClientContext* context);
 
 // A request of a server's unary method.
 class Request {
@@ -45,6 +43,48 @@ class Request {
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;
   grpc::ByteBuffer answer_;
   grpc::Status status_;
+  bool ended_ = false;
+};
+
+// A client's stream of calls: frames are written in order, and read one at a time. Its owner polls
+// the queue, and holds a lock in all calls but Cancel, because nothing here is locked.
+class CallStream {
+ public:
+  enum class Event {
+    kNothing,
+    kMessage,  // A frame has arrived in `message`. Read must follow.
+    kEnded     // `status` is known, and no more events come.
+  };
+  // Ends the stream. No other thread may poll.
+  ~CallStream();
+
+  // Once, before anything else.
+  void Start(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel);
+  void Write(grpc::ByteBuffer frame);
+  // Handles what was polled.
+  Event Handle(void* tag, bool ok);
+  // Reads the next frame, into `message`.
+  void Read();
+  // Breaks the stream, which then ends. Thread-safe.
+  void Cancel() { context_.TryCancel(); }
+
+  grpc::CompletionQueue queue;
+  grpc::ByteBuffer message;
+  grpc::Status status;
+
+ private:
+  enum Tag : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
+
+  void WriteNext();
+  void FinishIfIdle();
+
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  std::deque<grpc::ByteBuffer> outgoing_;  // The first one is being written if writing_.
+  bool writable_ = false;
+  bool reading_ = false;
+  bool writing_ = false;
+  bool finishing_ = false;
   bool ended_ = false;
 };
 

@@ -1,9 +1,7 @@
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <pthread.h>
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -47,19 +45,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& description() const { return description_; }
 
  private:
-  enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
   struct Pending {
     Done done;
     SteadyClock::time_point deadline;  // If the configuration has one.
   };
 
-  static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
   void Loop();
-  void Handle(Event event, bool ok);
-  void OnRead(bool ok);
-  void OnWritten(bool ok);
-  void OnFinished();
-  void WriteNext();  // Requires mu_.
+  // Whether more events come.
+  bool Handle(void* tag, bool ok);
+  void OnMessage(const grpc::ByteBuffer& message);
+  void OnEnded(const grpc::Status& grpc_status);
   void FailExpired();
   void FailAll(const Status& status);
   // Removes a pending call and returns its callback; empty if it was not pending.
@@ -68,44 +63,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const ClientConfig config_;
   std::shared_ptr<grpc::Channel> channel_;
   std::string description_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
   std::thread thread_;
 
-  // Used only by the thread.
-  grpc::ByteBuffer message_;  // Being read.
-  grpc::Status final_status_;
-  bool reading_ = false;
-  bool ending_ = false;  // Finish was called.
-  void FinishIfIdle();
-
   std::mutex mu_;
-  bool started_ = false;                           // The stream is writable. Guarded by mu_.
-  bool writing_ = false;                           // Guarded by mu_.
-  bool writes_failed_ = false;                     // Guarded by mu_.
+  CallStream stream_;                              // Guarded by mu_; the thread polls its queue.
   bool closed_ = false;                            // Calls fail with broken_. Guarded by mu_.
   Status broken_;                                  // Guarded by mu_.
   uint64_t next_id_ = 1;                           // Guarded by mu_.
   std::unordered_map<uint64_t, Pending> pending_;  // By call id. Guarded by mu_.
   // Of pending_, if the configuration has a timeout. Guarded by mu_.
   std::set<std::pair<SteadyClock::time_point, uint64_t>> deadlines_;
-  std::deque<grpc::ByteBuffer> outgoing_;  // Guarded by mu_.
 };
 
 // --- Lifecycle.
 
 void Connection::Start() {
-  Authenticate(config_, &context_);
-  stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
-  stream_->StartCall(Tag(kStarted));
+  stream_.Start(config_, channel_);
   thread_ = std::thread([self = shared_from_this()] { self->Loop(); });
   pthread_setname_np(thread_.native_handle(), "seed_client");
 }
 
 void Connection::Close() {
   FailAll({Code::kCancelled, "client closed"});
-  context_.TryCancel();
+  stream_.Cancel();
 }
 
 void Connection::Join() {
@@ -150,14 +130,8 @@ uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& argument
     pending.deadline = SteadyClock::now() + ToDuration(config_.call_timeout_s);
     deadlines_.emplace(pending.deadline, id);
   }
-  outgoing_.push_back(std::move(frame));
-  if (started_ && !writing_ && !writes_failed_) WriteNext();
+  stream_.Write(std::move(frame));
   return id;
-}
-
-void Connection::WriteNext() {
-  writing_ = true;
-  stream_->Write(outgoing_.front(), Tag(kWritten));
 }
 
 Done Connection::Remove(uint64_t call_id) {
@@ -213,61 +187,33 @@ void Connection::Loop() {
   void* tag;
   bool ok;
   while (true) {
-    const auto next = deadlines ? queue_.AsyncNext(&tag, &ok, SystemClock::now() + tick)
-                                : queue_.AsyncNext(&tag, &ok, gpr_inf_future(GPR_CLOCK_REALTIME));
-    if (next == grpc::CompletionQueue::SHUTDOWN) return;
-    if (next == grpc::CompletionQueue::GOT_EVENT) {
-      Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
-    }
+    const auto next = deadlines
+                          ? stream_.queue.AsyncNext(&tag, &ok, SystemClock::now() + tick)
+                          : stream_.queue.AsyncNext(&tag, &ok, gpr_inf_future(GPR_CLOCK_REALTIME));
+    if (next == grpc::CompletionQueue::GOT_EVENT && !Handle(tag, ok)) return;
     if (deadlines) FailExpired();
   }
 }
 
-void Connection::Handle(Event event, bool ok) {
-  switch (event) {
-    case kStarted: {
-      if (ok) {
-        reading_ = true;
-        stream_->Read(&message_, Tag(kRead));
-      }
-      std::lock_guard<std::mutex> lock(mu_);
-      started_ = true;
-      writes_failed_ = !ok;
-      if (ok && !outgoing_.empty()) WriteNext();
-      break;
-    }
-    case kRead:
-      OnRead(ok);
-      break;
-    case kWritten:
-      OnWritten(ok);
-      break;
-    case kFinished:
-      OnFinished();
-      return;
+bool Connection::Handle(void* tag, bool ok) {
+  std::unique_lock<std::mutex> lock(mu_);
+  const CallStream::Event event = stream_.Handle(tag, ok);
+  lock.unlock();
+  if (event == CallStream::Event::kEnded) {
+    OnEnded(stream_.status);
+    return false;
   }
-  FinishIfIdle();
+  if (event == CallStream::Event::kMessage) {
+    OnMessage(stream_.message);
+    lock.lock();
+    stream_.Read();
+  }
+  return true;
 }
 
-// Requests the final status once nothing more can be read and no write is in progress.
-void Connection::FinishIfIdle() {
-  if (ending_ || reading_) return;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    writes_failed_ = true;
-    if (writing_) return;
-  }
-  ending_ = true;
-  stream_->Finish(&final_status_, Tag(kFinished));
-}
-
-void Connection::OnRead(bool ok) {
-  if (!ok) {
-    reading_ = false;
-    return;
-  }
+void Connection::OnMessage(const grpc::ByteBuffer& message) {
   Frame frame;
-  Status status = frame.Parse(message_);
+  Status status = frame.Parse(message);
   if (status.ok()) status = frame.CheckStrings();
   if (Done done = Remove(frame.call_id())) {
     if (!status.ok()) {
@@ -289,29 +235,18 @@ void Connection::OnRead(bool ok) {
     const bool explained = status.ok() && frame.kind() == Kind::kError;
     FailAll({Code::kInternal, explained ? "The server could not read a call: " + frame.message()
                                         : "The server sent no answer: " + status.message});
-    context_.TryCancel();
+    stream_.Cancel();
   }
-  message_.Clear();
-  stream_->Read(&message_, Tag(kRead));
 }
 
-void Connection::OnWritten(bool ok) {
-  std::lock_guard<std::mutex> lock(mu_);
-  writing_ = false;
-  outgoing_.pop_front();
-  if (!ok) writes_failed_ = true;
-  if (!writes_failed_ && !outgoing_.empty()) WriteNext();
-}
-
-void Connection::OnFinished() {
-  Status status = FromGrpc(final_status_);
+void Connection::OnEnded(const grpc::Status& grpc_status) {
+  Status status = FromGrpc(grpc_status);
   // Cancelled, but not by Close: the server reset the stream. gRPC does so if a stream arrives
   // while the server shuts down.
   if (status.ok() || status.code == Code::kCancelled) {
     status = {Code::kUnavailable, "server closed"};
   }
   FailAll(status);
-  queue_.Shutdown();
 }
 
 class ClientImpl : public Client {

@@ -1,7 +1,6 @@
 #include "seed_rl/grpc/native/transport/frame_stream.h"
 
 #include <absl/status/status.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,9 +25,8 @@
 struct SeedFrameStream {
  public:
   explicit SeedFrameStream(const seed_rl::transport::ClientConfig& config);
-  ~SeedFrameStream();
 
-  void Start();
+  void Start() { stream_.Start(config_, channel_); }
   int Call(uint64_t call_id, const char* frame, size_t bytes, double timeout_s, char** answer,
            size_t* answer_bytes);
   int Wait(uint64_t call_id, double timeout_s, char** answer, size_t* answer_bytes);
@@ -38,44 +35,29 @@ struct SeedFrameStream {
 
  private:
   using Clock = std::chrono::system_clock;  // Of gRPC's deadlines.
-  enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
   struct Answer {
     bool arrived = false;
     grpc::ByteBuffer frame;
   };
 
-  static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
   // The following require mu_.
-  void Handle(Event event, bool ok);
-  void OnRead(bool ok);
-  void WriteNext();
-  void FinishIfIdle();
+  void Handle(void* tag, bool ok);
+  void OnMessage();
   void Break(const std::string& reason);
 
   friend struct SeedRequest;
 
   const seed_rl::transport::ClientConfig config_;
   const std::shared_ptr<grpc::Channel> channel_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 
   std::mutex mu_;
   // Signals an answer, the end of the stream, or that a thread has stopped polling.
   std::condition_variable changed_;
-  bool polling_ = false;                        // A thread polls queue_. Guarded by mu_.
-  bool started_ = false;                        // The stream is writable. Guarded by mu_.
-  bool reading_ = false;                        // Guarded by mu_.
-  bool writing_ = false;                        // Guarded by mu_.
-  bool writes_failed_ = false;                  // Guarded by mu_.
-  bool ending_ = false;                         // Finish was called. Guarded by mu_.
-  bool finished_ = false;                       // No more events come. Guarded by mu_.
+  seed_rl::transport::CallStream stream_;       // Guarded by mu_, but for polling.
+  bool polling_ = false;                        // A thread polls. Guarded by mu_.
   bool broken_ = false;                         // Calls fail with reason_. Guarded by mu_.
   std::string reason_;                          // Guarded by mu_.
-  grpc::ByteBuffer message_;                    // Being read. Guarded by mu_.
-  grpc::Status status_;                         // Once finished_. Guarded by mu_.
   std::unordered_map<uint64_t, Answer> calls_;  // Guarded by mu_.
-  std::deque<grpc::ByteBuffer> outgoing_;       // Guarded by mu_.
 };
 
 namespace {
@@ -111,29 +93,6 @@ int Return(int result, const char* text, size_t bytes, char** answer, size_t* an
 SeedFrameStream::SeedFrameStream(const seed_rl::transport::ClientConfig& config)
     : config_(config), channel_(seed_rl::transport::OpenChannel(config)) {}
 
-void SeedFrameStream::Start() {
-  seed_rl::transport::Authenticate(config_, &context_);
-  stream_ =
-      grpc::GenericStub(channel_).PrepareCall(&context_, seed_rl::transport::kCallMethod, &queue_);
-  stream_->StartCall(Tag(kStarted));
-}
-
-SeedFrameStream::~SeedFrameStream() {
-  Close("client closed");
-  void* tag;
-  bool ok;
-  std::unique_lock<std::mutex> lock(mu_);
-  while (stream_ != nullptr && !finished_) {
-    lock.unlock();
-    queue_.Next(&tag, &ok);
-    lock.lock();
-    Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
-  }
-  queue_.Shutdown();
-  while (queue_.Next(&tag, &ok)) {
-  }
-}
-
 int SeedFrameStream::Call(uint64_t call_id, const char* frame, size_t bytes, double timeout_s,
                           char** answer, size_t* answer_bytes) {
   {
@@ -141,8 +100,7 @@ int SeedFrameStream::Call(uint64_t call_id, const char* frame, size_t bytes, dou
     std::lock_guard<std::mutex> lock(mu_);
     if (!broken_) {
       calls_[call_id];
-      outgoing_.emplace_back(&slice, 1);
-      if (started_ && !writing_ && !writes_failed_) WriteNext();
+      stream_.Write(grpc::ByteBuffer(&slice, 1));
     }
   }
   return Wait(call_id, timeout_s, answer, answer_bytes);
@@ -182,13 +140,11 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
     lock.unlock();
     void* tag;
     bool ok;
-    const auto next = queue_.AsyncNext(&tag, &ok, deadline);
+    const auto next = stream_.queue.AsyncNext(&tag, &ok, deadline);
     lock.lock();
     polling_ = false;
     late = next == grpc::CompletionQueue::TIMEOUT;
-    if (next == grpc::CompletionQueue::GOT_EVENT) {
-      Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
-    }
+    if (next == grpc::CompletionQueue::GOT_EVENT) Handle(tag, ok);
     changed_.notify_all();
   }
 }
@@ -203,78 +159,43 @@ void SeedFrameStream::Close(const std::string& reason) {
     std::lock_guard<std::mutex> lock(mu_);
     Break(reason);
   }
-  context_.TryCancel();
+  stream_.Cancel();
 }
 
-void SeedFrameStream::Handle(Event event, bool ok) {
-  switch (event) {
-    case kStarted:
-      started_ = true;
-      writes_failed_ = !ok;
-      if (ok) {
-        reading_ = true;
-        stream_->Read(&message_, Tag(kRead));
-        if (!outgoing_.empty()) WriteNext();
-      }
-      break;
-    case kRead:
-      OnRead(ok);
-      break;
-    case kWritten:
-      writing_ = false;
-      outgoing_.pop_front();
-      if (!ok) writes_failed_ = true;
-      if (!writes_failed_ && !outgoing_.empty()) WriteNext();
-      break;
-    case kFinished:
-      finished_ = true;
-      Break(status_.ok() ? "the server ended the stream"
-                         : absl::StatusCodeToString(absl::StatusCode(status_.error_code())) + ": " +
-                               status_.error_message());
-      return;
+void SeedFrameStream::Handle(void* tag, bool ok) {
+  using Event = seed_rl::transport::CallStream::Event;
+  const Event event = stream_.Handle(tag, ok);
+  if (event == Event::kEnded) {
+    const grpc::Status& status = stream_.status;
+    Break(status.ok() ? "the server ended the stream"
+                      : absl::StatusCodeToString(absl::StatusCode(status.error_code())) + ": " +
+                            status.error_message());
+  } else if (event == Event::kMessage) {
+    OnMessage();
+    stream_.Read();
   }
-  FinishIfIdle();
 }
 
-void SeedFrameStream::OnRead(bool ok) {
-  if (!ok) {
-    reading_ = false;
-    return;
-  }
+void SeedFrameStream::OnMessage() {
   uint64_t call_id;
   char header[kHeaderBytes];
-  if (!CopyStart(message_, header, kHeaderBytes) ||
+  if (!CopyStart(stream_.message, header, kHeaderBytes) ||
       std::memcmp(header, seed_rl::transport::kMagic, sizeof(seed_rl::transport::kMagic)) != 0) {
-    Break("the server sent " + std::to_string(message_.Length()) + " bytes, which is not a frame");
-    context_.TryCancel();
+    Break("the server sent " + std::to_string(stream_.message.Length()) +
+          " bytes, which is not a frame");
+    stream_.Cancel();
   } else {
     std::memcpy(&call_id, header + kCallIdOffset, sizeof(call_id));  // Little-endian, as we are.
     const auto call = calls_.find(call_id);
     if (call != calls_.end()) {
       call->second.arrived = true;
-      call->second.frame = std::move(message_);
+      call->second.frame = std::move(stream_.message);
     } else if (call_id == seed_rl::transport::kUnreadableCallId) {
       // One of our calls will never be answered, and we cannot tell which.
       Break("the server could not read a call");
-      context_.TryCancel();
+      stream_.Cancel();
     }
   }
-  message_.Clear();
-  stream_->Read(&message_, Tag(kRead));
-}
-
-void SeedFrameStream::WriteNext() {
-  writing_ = true;
-  stream_->Write(outgoing_.front(), Tag(kWritten));
-}
-
-// Requests the final status once nothing more can be read and no write is in progress.
-void SeedFrameStream::FinishIfIdle() {
-  if (ending_ || reading_ || !started_) return;
-  writes_failed_ = true;
-  if (writing_) return;
-  ending_ = true;
-  stream_->Finish(&status_, Tag(kFinished));
 }
 
 void SeedFrameStream::Break(const std::string& reason) {

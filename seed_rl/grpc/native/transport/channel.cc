@@ -156,8 +156,9 @@ CallStream::~CallStream() {
   }
 }
 
-void CallStream::Write(grpc::ByteBuffer frame) {
-  outgoing_.push_back(std::move(frame));
+void CallStream::Write(grpc::ByteBuffer* frame) {
+  outgoing_.emplace_back();
+  outgoing_.back().Swap(frame);  // It has no move constructor.
   if (writable_ && !writing_) WriteNext();
 }
 

@@ -1,4 +1,4 @@
-// Connects a client to a server.
+// A client's channel, its requests and its stream of calls.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -47,7 +48,8 @@ class Request {
 };
 
 // A client's stream of calls: frames are written in order, and read one at a time. Its owner polls
-// the queue, and holds a lock in all calls but Cancel, because nothing here is locked.
+// the queue, and holds a lock around Write and Handle, because nothing here is locked. Only the
+// thread that has polled uses `message` and `status`.
 class CallStream {
  public:
   enum class Event {
@@ -58,12 +60,14 @@ class CallStream {
   // Ends the stream. No other thread may poll.
   ~CallStream();
 
-  // Once, before anything else.
+  // At most once, before the queue is polled.
   void Start(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel);
-  void Write(grpc::ByteBuffer frame);
+  // Takes the frame.
+  void Write(grpc::ByteBuffer* frame);
   // Handles what was polled.
   Event Handle(void* tag, bool ok);
-  // Reads the next frame, into `message`.
+  // Starts to read the next frame into `message`; the first read starts by itself. Only by the
+  // thread that has polled; another may Write meanwhile.
   void Read();
   // Breaks the stream, which then ends. Thread-safe.
   void Cancel() { context_.TryCancel(); }

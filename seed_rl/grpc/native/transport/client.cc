@@ -66,10 +66,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::thread thread_;
 
   std::mutex mu_;
-  CallStream stream_;                              // Guarded by mu_; the thread polls its queue.
-  bool closed_ = false;                            // Calls fail with broken_. Guarded by mu_.
-  Status broken_;                                  // Guarded by mu_.
-  uint64_t next_id_ = 1;                           // Guarded by mu_.
+  CallStream stream_;     // Write and Handle are guarded by mu_; only the thread polls and reads.
+  bool closed_ = false;   // Calls fail with broken_. Guarded by mu_.
+  Status broken_;         // Guarded by mu_.
+  uint64_t next_id_ = 1;  // Guarded by mu_.
   std::unordered_map<uint64_t, Pending> pending_;  // By call id. Guarded by mu_.
   // Of pending_, if the configuration has a timeout. Guarded by mu_.
   std::set<std::pair<SteadyClock::time_point, uint64_t>> deadlines_;
@@ -130,7 +130,7 @@ uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& argument
     pending.deadline = SteadyClock::now() + ToDuration(config_.call_timeout_s);
     deadlines_.emplace(pending.deadline, id);
   }
-  stream_.Write(std::move(frame));
+  stream_.Write(&frame);
   return id;
 }
 
@@ -196,16 +196,17 @@ void Connection::Loop() {
 }
 
 bool Connection::Handle(void* tag, bool ok) {
-  std::unique_lock<std::mutex> lock(mu_);
-  const CallStream::Event event = stream_.Handle(tag, ok);
-  lock.unlock();
+  CallStream::Event event;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    event = stream_.Handle(tag, ok);
+  }
   if (event == CallStream::Event::kEnded) {
     OnEnded(stream_.status);
     return false;
   }
   if (event == CallStream::Event::kMessage) {
     OnMessage(stream_.message);
-    lock.lock();
     stream_.Read();
   }
   return true;

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/channel.h"
@@ -53,10 +52,10 @@ struct SeedFrameStream {
   std::mutex mu_;
   // Signals an answer, the end of the stream, or that a thread has stopped polling.
   std::condition_variable changed_;
-  seed_rl::transport::CallStream stream_;       // Guarded by mu_, but for polling.
-  bool polling_ = false;                        // A thread polls. Guarded by mu_.
-  bool broken_ = false;                         // Calls fail with reason_. Guarded by mu_.
-  std::string reason_;                          // Guarded by mu_.
+  seed_rl::transport::CallStream stream_;  // Guarded by mu_, but for Start, polling and Cancel.
+  bool polling_ = false;                   // A thread polls. Guarded by mu_.
+  bool broken_ = false;                    // Calls fail with reason_. Guarded by mu_.
+  std::string reason_;                     // Guarded by mu_.
   std::unordered_map<uint64_t, Answer> calls_;  // Guarded by mu_.
 };
 
@@ -100,7 +99,8 @@ int SeedFrameStream::Call(uint64_t call_id, const char* frame, size_t bytes, dou
     std::lock_guard<std::mutex> lock(mu_);
     if (!broken_) {
       calls_[call_id];
-      stream_.Write(grpc::ByteBuffer(&slice, 1));
+      grpc::ByteBuffer buffer(&slice, 1);
+      stream_.Write(&buffer);
     }
   }
   return Wait(call_id, timeout_s, answer, answer_bytes);
@@ -119,7 +119,8 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
   while (true) {
     const auto call = calls_.find(call_id);
     if (call != calls_.end() && call->second.arrived) {
-      const grpc::ByteBuffer frame = std::move(call->second.frame);
+      grpc::ByteBuffer frame;
+      frame.Swap(&call->second.frame);
       calls_.erase(call);
       lock.unlock();
       *answer_bytes = frame.Length();
@@ -189,7 +190,7 @@ void SeedFrameStream::OnMessage() {
     const auto call = calls_.find(call_id);
     if (call != calls_.end()) {
       call->second.arrived = true;
-      call->second.frame = std::move(stream_.message);
+      call->second.frame.Swap(&stream_.message);
     } else if (call_id == seed_rl::transport::kUnreadableCallId) {
       // One of our calls will never be answered, and we cannot tell which.
       Break("the server could not read a call");

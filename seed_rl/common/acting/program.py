@@ -42,7 +42,8 @@ class AgentProgram:
       create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
-      check: refuses contradictory flags of a learner, before anything starts.
+      check: refuses contradictory flags of a learner, beyond those that `configs` refuse, before
+        anything starts.
       instead: by the names of flags that the agent lacks, what to write instead.
     """
 
@@ -122,7 +123,13 @@ class AgentProgram:
                 **({"algorithm": algorithm()} if algorithm else {}),
             ).execute()
 
-        options.run_main(run, lambda: _prepare(family, self.check), argv, self.instead)
+        def check() -> None:
+            for config in self.configs:
+                options.from_flags(config)
+            if self.check:
+                self.check()
+
+        options.run_main(run, lambda: _prepare(family, check), argv, self.instead)
 
     def _define_agent_flag(self, argv: Sequence[str]) -> None:
         if _AGENT in flags.FLAGS:
@@ -151,7 +158,7 @@ def _act(family: EnvironmentFamily, env_config: Any) -> None:
     )
 
 
-def _prepare(family: EnvironmentFamily, check: Callable[[], object] | None) -> None:
+def _prepare(family: EnvironmentFamily, check: Callable[[], object]) -> None:
     """Sets the flags that the user has not typed, and refuses action repeats without effect.
 
     Unless --logdir is given, the run's directory is named after the environment, and after the

@@ -59,5 +59,5 @@ def compile_cpp(
     repository = pathlib.Path(__file__).parents[2]
     compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
     paths = [str(repository / source) for source in sources]
-    run(*compiler, f"-I{repository}", *paths, "-o", program, *flags, code=0)
+    run(*compiler, f"-I{repository}", *paths, "-o", program, *flags, code=0, timeout=None)
     return program

@@ -71,7 +71,8 @@ def test_names_within_a_run_agree(case):
                 for variable in container["env"]:
                     if variable["name"] == "SEED_RL_ADDRESS":
                         host = variable["value"].partition(":")[0]
-                        assert ("Service", host.rpartition(".")[2]) in names
+                        service = host.rpartition(".")[2]  # Of several, pod.learners.
+                        assert ("Service", service) in names
             mounted = {mount["name"] for each in containers for mount in each["volumeMounts"]}
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 
@@ -102,6 +103,7 @@ def test_pods_have_no_more_rights_than_they_need(case):
     for document in rendered(case):
         for pod in pods(document).values():
             assert pod["automountServiceAccountToken"] is False
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert pod["securityContext"]["runAsUser"] > 0
             for container in pod["containers"] + pod.get("initContainers", []):
@@ -115,15 +117,15 @@ def test_pods_have_no_more_rights_than_they_need(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_only_actors_reach_the_learner(case):
-    """Guards all ports, by NetworkPolicies; only learners reach that at which they meet, too."""
+def test_only_actors_and_learners_reach_learners(case):
+    """And nobody reaches other pods. Learners do at the port where they exchange gradients."""
 
     def admits(component, port):
         peer = {"podSelector": {"matchLabels": {NAME: "seed-rl", COMPONENT: component}}}
         return {"from": [peer], "ports": [{"port": port}]}
 
     kinds = {labels[COMPONENT]: labels for labels in pod_labels(case)}
-    admitted = {}  # A kind of pod that no policy selects is missing, and open to all.
+    admitted = {}  # Without kinds of pods that no policy selects: they are open to all.
     for policy in rendered(case):
         if policy["kind"] == "NetworkPolicy":
             spec = policy["spec"]
@@ -138,14 +140,16 @@ def test_only_actors_reach_the_learner(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_pods_can_start(case):
-    """Guards every run from Jobs that hang, or that a cluster refuses though the schemas do not."""
+    """Guards against Jobs that hang, and against what passes the schemas but no cluster."""
     for spec in jobs(case).values():
         pod = spec["template"]["spec"]
         assert spec["completionMode"] == "Indexed"
-        assert pod["restartPolicy"] == "Never"  # As podFailurePolicy wants it.
+        assert pod["restartPolicy"] == "Never"  # podFailurePolicy requires it.
         assert pod["securityContext"]["fsGroup"] == 1000  # Reads Secrets, writes to the volume.
         for sidecar in pod.get("initContainers", []):
-            assert sidecar["restartPolicy"] == "Always"  # Else the learner waits for its end.
+            assert (
+                sidecar["restartPolicy"] == "Always"
+            )  # Otherwise, the learner waits until it ends.
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -160,7 +164,7 @@ def test_the_learner_stays_where_it_is_and_has_time_to_save(case):
 
 
 def test_a_busy_learner_is_not_killed():
-    """Guards the patience of its probes: 10 minutes, at the start 15 and 20 s for each of 8 GiB."""
+    """By its probes: 10 minutes; at the start 15 minutes, and 20 s for each of its 8 GiB."""
     (container,) = jobs("jobset")["learner"]["template"]["spec"]["containers"]
     live, start = container["livenessProbe"], container["startupProbe"]
     assert live["failureThreshold"] * live["periodSeconds"] == 10 * 60
@@ -184,7 +188,7 @@ def test_a_volume_is_for_as_many_nodes_as_there_may_be_learners(case, mode):
 
 
 def test_several_learners_have_addresses_before_they_serve():
-    """Guards their start: they meet first, under names that JobSet would replace by its own."""
+    """Guards their meeting, under names of this Service, which JobSet would replace by its own."""
     service = the("Service", "learners", "learners")["spec"]
     assert service["clusterIP"] == "None"
     assert service["publishNotReadyAddresses"] is True
@@ -194,14 +198,15 @@ def test_several_learners_have_addresses_before_they_serve():
 def test_a_set_begins_and_ends_with_its_learner():
     """Guards what a run costs: actors wait for the learner, and nothing is tried forever."""
     spec = the("JobSet", "jobset")["spec"]
-    _, actors = spec["replicatedJobs"]
+    learner, actors = spec["replicatedJobs"]
+    assert (learner["replicas"], actors["replicas"]) == (1, 1)
     assert actors["dependsOn"] == [{"name": "learner", "status": "Ready"}]
     assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["learner"]}
     assert spec["failurePolicy"]["maxRestarts"] == 2
-    options, lost = spec["failurePolicy"]["rules"]
+    user_error, no_actors = spec["failurePolicy"]["rules"]
     fails = {"action": "FailJobSet"}
-    assert options == fails | {"name": "userError", "onJobFailureReasons": ["PodFailurePolicy"]}
-    assert lost == fails | {"name": "noActorsLeft", "targetReplicatedJobs": ["actors"]}
+    assert user_error == fails | {"name": "userError", "onJobFailureReasons": ["PodFailurePolicy"]}
+    assert no_actors == fails | {"name": "noActorsLeft", "targetReplicatedJobs": ["actors"]}
 
 
 def test_only_the_learner_has_the_key():
@@ -301,7 +306,7 @@ def test_exit_codes_lead_to_what_the_manual_says():
                 found.setdefault(code, rule["action"])
         return found
 
-    learner, actors = jobs("jobset").values()
+    learner, actors = map(jobs("jobset").get, ("learner", "actors"))
     expected = {2: "FailJob", "disruption": "Ignore"}
     assert actions(learner) == expected
     assert actions(actors) == {**expected, 4: "Ignore"}

@@ -94,6 +94,8 @@ def _check(gin_modules: Sequence[str]) -> None:
     # Importing the parts of gin configs loads TensorFlow, for seconds: only if the user names some.
     if any(flags.FLAGS[name].present for name in ("gin_config", "gin_bindings")):
         _load_gin(gin_modules)
+    else:
+        from_flags(ContinuousDistributionConfig)
 
 
 def main(

@@ -61,6 +61,7 @@ def _check() -> None:
     configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
     learners = options.from_flags(DeviceConfig).learners
     validate(*map(options.from_flags, configs), learners=learners)
+    options.from_flags(ContinuousDistributionConfig)
     refuse_unused_target(options.from_flags(SACConfig))
     quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not for a network of one's own.
     check_quantiles(options.from_flags(SACConfig), quantiles)

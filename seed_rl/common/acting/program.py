@@ -42,8 +42,8 @@ class AgentProgram:
       create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
-      check: refuses contradictory flags of a learner, beyond those that `configs` refuse, before
-        anything starts.
+      check: refuses contradictory flags of a learner, before anything starts; None: creating
+        `configs` does.
       instead: by the names of flags that the agent lacks, what to write instead.
     """
 
@@ -124,7 +124,7 @@ class AgentProgram:
             ).execute()
 
         def check() -> None:
-            for config in self.configs:
+            for config in agent_configs if self.check else (*self.configs, *agent_configs):
                 options.from_flags(config)
             if self.check:
                 self.check()

@@ -1,9 +1,9 @@
 """Sends fuzzed bytes to fuzz_server.py: `python fuzz_attacker.py ADDRESS SEED MESSAGES`.
 
 Half of the messages are valid frames with something changed where it matters; the rest are cut,
-spliced, of the wrong type or pure noise. The NumPy codec reads each message, and `_fits` judges
-the call: each must be answered exactly once, valid calls with the right result and everything else
-with an error under the right call id.
+spliced, of the wrong type or pure noise. The NumPy codec and `_fits` tell what they are: each is
+answered exactly once, a valid call with the right result and everything else with an error under
+the right call id.
 
 Prints a JSON object that counts messages and answers; exits with 1 and the first violations if the
 server broke a rule.
@@ -112,7 +112,7 @@ class Mutator:
 
 
 def _fits(function, tensors):
-    """Whether the server takes these arguments: all with equal leading dimensions, or none."""
+    """Whether the server takes these arguments; if batched, with equal leading dimensions or none."""
     specs = structures.specs(function.arguments)
     if len(tensors) != len(specs):
         return False

@@ -112,7 +112,7 @@ class Mutator:
 
 
 def _fits(function, tensors):
-    """Whether the server takes these arguments; if batched, with equal leading dimensions or none."""
+    """Whether the server takes these arguments: if batched, all with as many rows, or with none."""
     specs = structures.specs(function.arguments)
     if len(tensors) != len(specs):
         return False

@@ -60,18 +60,13 @@ class SupervisedActor:
         recovered = self.process.running and self.process.lifetime_s >= self._policy.healthy_s
         return failed and not recovered
 
-    def silence(self, silent_envs: Mapping[int, float], limit_s: float) -> str:
-        """What to say of it if none of its environments has called for `limit_s`; "" if one has.
+    def silence_s(self, silent_envs: Mapping[int, float]) -> float:
+        """Seconds since the learner last heard from any of its environments; 0 if it did recently.
 
         Args:
           silent_envs: silent seconds by environment id, see `Progress.silent_envs`.
-          limit_s: seconds; silence before the process was started is not counted.
         """
         if not self.process.running or not all(i in silent_envs for i in self._env_ids):
-            return ""
-        silence_s, alive_s = min(silent_envs[i] for i in self._env_ids), self.process.lifetime_s
-        if min(silence_s, alive_s) <= limit_s:
-            return ""
-        if alive_s < silence_s:
-            return f"{self.process.name} started {alive_s:.0f} s ago, no calls yet"
-        return f"{self.process.name} silent for {silence_s:.0f} s"
+            return 0.0
+        silence_s = min(silent_envs[i] for i in self._env_ids)
+        return min(silence_s, self.process.lifetime_s)  # Earlier silence is its predecessor's.

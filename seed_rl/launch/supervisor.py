@@ -345,8 +345,9 @@ class Supervisor:
         silent_envs = [dict(r.silent_envs) if r else {} for r in (report, *others)]
         for task, actor in enumerate(self._actors):
             learner = task * len(self._learners) // len(self._actors)
-            if silence := actor.silence(silent_envs[learner], self._config.silence_s):
-                yield silence
+            silence_s = actor.silence_s(silent_envs[learner])
+            if silence_s > self._config.silence_s:
+                yield f"{actor.process.name} silent for {silence_s:.0f} s"
         for task, silence_s in self._silent_elsewhere(report).items():
             if silence_s > self._config.silence_s:
                 yield f"actor {task}, started elsewhere, silent for {silence_s:.0f} s"

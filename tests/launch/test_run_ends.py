@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import shlex
 import signal
 import subprocess
@@ -111,10 +110,10 @@ def test_a_resumed_run_says_where_it_resumes(start):
 def test_a_silent_actor_is_named(start):
     """Guards a stopped actor, or a hung environment, among actors that all run."""
     run = start("silent=1", "run", "3")
+    wait_until(lambda: "warning actor 1 silent for" in run.text())
     # The learner says 40 s, but this actor has not lived that long.
-    wait_until(lambda: re.search(r"warning actor 1 started \d+ s ago, no calls yet", run.text()))
-    assert "silent for" not in run.text()
-    assert "actor 0 started" not in run.text() and "actors 3/3" in run.text()
+    assert "silent for 40 s" not in run.text()
+    assert "actor 0 silent" not in run.text() and "actors 3/3" in run.text()
     run.signal(signal.SIGINT)
     assert run.wait() == 0
 
@@ -124,17 +123,12 @@ def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
     process.start()
     try:
         actor = SupervisedActor(process, range(2, 4), RestartPolicy())
-        assert actor.silence({0: 40.0, 2: 40.0}, limit_s=0) == ""
-        assert actor.silence({2: 40.0, 3: 50.0}, limit_s=30) == "", "its predecessor was silent"
-        assert (
-            actor.silence({2: 40.0, 3: 50.0}, limit_s=0) == "actor 1 started 0 s ago, no calls yet"
-        )
-        wait_until(lambda: process.lifetime_s > 1)
-        assert actor.silence({2: 0.5, 3: 0.6}, limit_s=0.4) == "actor 1 silent for 0 s"
+        assert actor.silence_s({0: 40.0, 2: 40.0}) == 0
+        assert 0 < actor.silence_s({2: 40.0, 3: 50.0}) < 40
     finally:
         process.kill()
         wait_until(lambda: not process.running)
-    assert actor.silence({2: 40.0, 3: 50.0}, limit_s=0) == "", "it is counted among the dead"
+    assert actor.silence_s({2: 40.0, 3: 50.0}) == 0, "it is counted among the dead"
 
 
 def test_an_actor_that_exits_with_0_has_failed(start):

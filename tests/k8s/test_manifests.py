@@ -147,9 +147,8 @@ def test_pods_can_start(case):
         assert pod["restartPolicy"] == "Never"  # podFailurePolicy requires it.
         assert pod["securityContext"]["fsGroup"] == 1000  # Reads Secrets, writes to the volume.
         for sidecar in pod.get("initContainers", []):
-            assert (
-                sidecar["restartPolicy"] == "Always"
-            )  # Otherwise, the learner waits until it ends.
+            # Otherwise, the learner waits until it ends.
+            assert sidecar["restartPolicy"] == "Always"
 
 
 @pytest.mark.parametrize("case", CASES)

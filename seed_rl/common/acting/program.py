@@ -42,8 +42,8 @@ class AgentProgram:
       create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
-      check: refuses contradictory flags of a learner, before anything starts; None: creating
-        `configs` does.
+      check: refuses contradictory flags of a learner, before anything starts; None: creating the
+        dataclasses does.
       instead: by the names of flags that the agent lacks, what to write instead.
     """
 
@@ -124,12 +124,10 @@ class AgentProgram:
             ).execute()
 
         def check() -> None:
-            for config in agent_configs if self.check else (*self.configs, *agent_configs):
+            for config in (*self.configs, *agent_configs):
                 options.from_flags(config)
-            if self.check:
-                self.check()
 
-        options.run_main(run, lambda: _prepare(family, check), argv, self.instead)
+        options.run_main(run, lambda: _prepare(family, self.check or check), argv, self.instead)
 
     def _define_agent_flag(self, argv: Sequence[str]) -> None:
         if _AGENT in flags.FLAGS:

@@ -54,7 +54,6 @@ class Counters:
       calls: answered calls.
       steps: agent steps in them.
       batches: inference batches.
-      errors: calls answered with an error.
       queue_s: sum of the times that calls waited for their batch.
       run_s: sum of the times that batches took.
       frames: environment frames trained on, as last reported.
@@ -65,7 +64,6 @@ class Counters:
     calls: int
     steps: int
     batches: int
-    errors: int
     queue_s: float
     run_s: float
     frames: int
@@ -103,16 +101,12 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         """
         self.address = f"localhost:{ports.free_port()}"
         all_flags = dict(
-            **load.network,
-            **load.env,
-            **load.flags,
+            **load.all_flags,
             run_mode="learner",
             logdir=folder / "run",
             server_address=self.address,
             num_envs=num_envs,
             env_batch_size=env_batch_size,
-            unroll_length=load.unroll_length,
-            batch_size=load.batch_size,
             total_environment_frames=10**12,
             save_model=False,
         )
@@ -177,7 +171,6 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
             calls=found["calls"],
             steps=found["rows"],
             batches=found["batches"],
-            errors=found["errors"],
             queue_s=found["queue_wait_us"] * found["calls"] * 1e-6,
             run_s=found["run_us"] * found["batches"] * 1e-6,
             frames=state.frames if state else 0,

@@ -64,10 +64,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def memory_mib(pid: int, name: str = "VmRSS") -> float:
-    """Memory of a process in MiB, as the kernel calls it; 0 if the process has ended."""
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process in MiB; 0 if the process has ended."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(name):
+        if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     return 0.0
 

@@ -170,15 +170,11 @@ def start_system(args: argparse.Namespace, logdir: Path) -> list[subprocess.Pope
     """
     workload = chosen(args)
     flags = dict(
-        **workload.network,
-        **workload.env,
-        **workload.flags,
+        **workload.all_flags,
         logdir=logdir,
         server_address=f"unix:{logdir}/learner.sock",
         num_envs=workload.num_envs,
         env_batch_size=workload.num_envs // args.actors,
-        unroll_length=workload.unroll_length,
-        batch_size=workload.batch_size,
         jit=args.jit,
         save_model=False,
     )

@@ -48,6 +48,12 @@ class Workload:
         return f"seed_rl.{self.family}.{self.agent}_main"
 
     @property
+    def all_flags(self) -> dict[str, Any]:
+        """Those of network, environment and training."""
+        sizes = {"unroll_length": self.unroll_length, "batch_size": self.batch_size}
+        return {**self.network, **self.env, **self.flags, **sizes}
+
+    @property
     def unrolls_per_step(self) -> int:
         """Unrolls of a training step."""
         return int(self.batch_size * self.flags.get("batches_per_step", 1))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from seed_rl.cluster import address_file
+from seed_rl.launch import ports
 from tests.helpers.forks import Forks
 
 # Before anything imports TensorFlow; child processes inherit it.
@@ -53,7 +53,7 @@ def socket_address(short_path: pathlib.Path) -> str:
 @pytest.fixture
 def free_port() -> int:
     """A TCP port on which nobody listens, and that the system does not give to connections."""
-    return int(address_file.own_address().rpartition(":")[2])
+    return ports.free_port()
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,6 @@ def rows(*changes: dict[str, object]) -> list[Row]:
 
 
 STEP = {"reward": 0.5, "raw_reward": 2.0}
-LIFE_LOST = {"done": True}  # One of several.
 TRUNCATED = {"done": True, "abandoned": True}
 
 

@@ -16,7 +16,7 @@ from tests.helpers import run_python
 PAGES = ("tutorials.md", "custom_environments.md")
 # A file name in a line of its own, and its text.
 FILE = re.compile(r"^`(my_\w+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FOLDERS = "seed_rl|examples|benchmarks|tests|scripts"
+FOLDERS = "benchmarks|clients|docker|docs|examples|gcp|k8s|scripts|seed_rl|sky|slurm|studies|tests"
 # Files and modules of the repository, wherever pages name them; not those below another folder.
 PATH = re.compile(rf"(?<![\w/~.-])(?:{FOLDERS})/[\w/.-]*\w")
 MODULE = re.compile(r"(?<![\w/.-])(?:seed_rl|examples|benchmarks)(?!\.md)(?:\.\w+)+")

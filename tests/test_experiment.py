@@ -48,7 +48,9 @@ def leaves_nothing(monkeypatch):
 
     def left():
         threads = [thread.name for thread in set(threading.enumerate()) - before]
-        named = re.compile("learner|actor-|reporter|stop-signal|on-stop")
+        named = re.compile(
+            "learner|actor-|reporter|stop-signal|on-stop|replay-|priority-|tensorboard"
+        )
         folders = pathlib.Path(tempfile.gettempdir()).glob("seed_rl_*/socket")
         children = run("ps", "--ppid", str(os.getpid()), "-o", "args=").stdout
         return (

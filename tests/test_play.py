@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
@@ -27,33 +26,17 @@ from seed_rl.common.learner import playing
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
 from tests.helpers import run_python
-from tests.helpers.waiting import PATIENCE_S, wait_until
+from tests.helpers.system_helpers import Program, train_to_end
+from tests.helpers.waiting import wait_until
 
 imageio = pytest.importorskip("imageio.v2")
 Image = pytest.importorskip("PIL.Image")
 ImageSequence = pytest.importorskip("PIL.ImageSequence")
 
 
-def start(module, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process):
-    try:
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-    assert process.returncode == 0, output
-    return output
-
-
 def run_play(*arguments):
-    output = finish(start("seed_rl.play", *map(str, arguments)))
+    played = run_python("-m", "seed_rl.play", *map(str, arguments), code=0)
+    output = played.stdout + played.stderr
     assert [line for line in output.splitlines() if is_chatter(line)] == []
     return output
 
@@ -88,25 +71,13 @@ def test_cartpole_from_training_to_video(forks, tmp_path, socket_address):
 
     And the process that films, which TensorFlow would crash on machines without a GPU.
     """
-    logdir = tmp_path / "run"
-    shared = (
-        *(f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2"),
+    logdir = train_to_end(
+        *(forks, tmp_path, socket_address, "seed_rl.gym.vtrace_main", 400),
         '--env_kwargs={"sutton_barto_reward": true}',
         "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
+        "--mlp_sizes=7,5",  # Not the default, to see that it is kept.
+        "--batch_size=2",
     )
-    actor = start("seed_rl.gym.vtrace_main", *shared, "--run_mode=actor")
-    try:
-        # An option that differs from its default, to see that it is kept.
-        learner = forks.run(
-            *("-m", "seed_rl.gym.vtrace_main", *shared, "--run_mode=learner"),
-            *(f"--logdir={logdir}", "--mlp_sizes=7,5", "--batch_size=2"),
-            "--total_environment_frames=400",
-        )
-        assert learner.returncode == 0, learner.stderr
-        actor.send_signal(signal.SIGTERM)
-        finish(actor)
-    finally:
-        actor.kill()
 
     film = tmp_path / "films" / "cartpole.mp4"
     trusted = (logdir, "--trust")  # The wrapper is a test's.
@@ -124,11 +95,11 @@ def test_cartpole_from_training_to_video(forks, tmp_path, socket_address):
     # Without checkpoints there is the exported model, which must act alike; and Ctrl-C shows what
     # was played until then.
     shutil.rmtree(logdir / "checkpoints")
-    endless = start("seed_rl.play", *map(str, trusted), "--episodes=1000000", "--seed=5")
-    assert endless.stdout is not None
-    assert any(line.startswith("episode 3/") for line in endless.stdout)
-    endless.send_signal(signal.SIGINT)
-    assert table_rows(finish(endless))[:3] == rows
+    endless = Program("seed_rl.play", *map(str, trusted), "--episodes=1000000", "--seed=5")
+    wait_until(lambda: "\nepisode 3/" in endless.text(), running=endless)
+    endless.send(signal.SIGINT)
+    assert endless.wait() == 0
+    assert table_rows(endless.text())[:3] == rows
 
 
 @pytest.mark.slow
@@ -139,7 +110,7 @@ def test_atari_without_training(forks, tmp_path, socket_address):
     """
     pytest.importorskip("ale_py")
     logdir = tmp_path / "run"
-    learner = start(
+    learner = Program(
         "seed_rl.atari.vtrace_main",
         "--run_mode=learner",
         f"--server_address={socket_address}",
@@ -148,9 +119,9 @@ def test_atari_without_training(forks, tmp_path, socket_address):
         "--nosave_model",
     )
     socket = Path(socket_address.removeprefix("unix:"))
-    wait_until(lambda: socket.exists() or learner.poll() is not None)  # From then on, a stop saves.
-    learner.send_signal(signal.SIGTERM)
-    finish(learner)
+    wait_until(socket.exists, running=learner)  # From then on, a stop saves.
+    learner.send(signal.SIGTERM)
+    assert learner.wait() == 0, learner.text()
 
     misspelt = forks.run("-m", "seed_rl.play", logdir, "--sampld")
     assert "Unknown command line flag 'sampld'" in misspelt.stderr and misspelt.returncode == 2

@@ -6,6 +6,7 @@ Run by `benchmarks.hostile` as `python -m benchmarks.hostile.clients`; takes com
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import threading
 import time
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from benchmarks import processes
 from benchmarks.hostile import http2
+from benchmarks.secured import Secrets
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, Timeout
@@ -113,12 +115,12 @@ def call_steadily(
 
 def options_of_member(secrets: str, token: str | None) -> ClientOptions:
     """Of an honest client."""
-    files = {"tls_ca": "ca.pem", "tls_cert": "actor-cert.pem", "tls_key": "actor-key.pem"}
+    files = Secrets(pathlib.Path(secrets)).actor
     return ClientOptions(
         connect_timeout_s=PATIENCE_S,
         call_timeout_s=PATIENCE_S,
         token=token,
-        **{option: f"{secrets}/{name}" for option, name in files.items()},  # type: ignore[arg-type]
+        **files,
     )
 
 

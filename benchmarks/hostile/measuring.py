@@ -143,7 +143,7 @@ class Memory(contextlib.AbstractContextManager["Memory"]):
                     os.kill(pid, signal.SIGKILL)
 
     def _read(self) -> float:
-        parts = [processes.memory_mib(pid, "VmRSS") for pid in self._pids]
+        parts = [processes.memory_mib(pid) for pid in self._pids]
         return sum(parts) if all(parts) else 0.0
 
 

@@ -7,9 +7,7 @@ reads an address from an earlier start would wait in vain. So the engine gives e
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-import random
 import socket
 import time
 from collections.abc import Callable
@@ -19,7 +17,6 @@ from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import files
 from seed_rl.launch.ports import free_port
 
-_PORTS = range(10_000, 32_768 - PORTS_APART)  # Below the ports of outgoing connections.
 _PERIOD_S = 1.0
 _REPORT_S = 60.0
 _PATIENCE_S = 600.0  # As long as an actor waits for its learner.
@@ -32,22 +29,11 @@ class NoLearnerError(UserError):
 
 
 def own_address() -> str:
-    """HOST:PORT with this machine's name and a free port."""
-    return f"{socket.gethostname()}:{_free_port()}"
+    """HOST:PORT with this machine's name and a free port.
 
-
-def _free_port() -> int:
-    """A free port that no outgoing connection takes before the learner listens there.
-
-    Loading TensorFlow may take a minute. The port at which several learners exchange gradients is
-    free, too.
+    The port at which several learners exchange gradients is free, too.
     """
-    for port in random.sample(_PORTS, 100):
-        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
-            one.bind(("0.0.0.0", port))
-            other.bind(("0.0.0.0", port + PORTS_APART))
-            return port
-    return free_port("0.0.0.0")
+    return f"{socket.gethostname()}:{free_port('0.0.0.0', PORTS_APART)}"
 
 
 def of_learner(path: pathlib.Path, index: int) -> pathlib.Path:

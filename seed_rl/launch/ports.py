@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import random
 import socket
 
-_ATTEMPTS = 100
+_PORTS = range(10_000, 32_000)  # Below the ports of outgoing connections.
 
 
-def free_port(host: str = "localhost") -> int:
+def free_port(host: str = "localhost", apart: int = 0) -> int:
     """A TCP port that is free on every address of the host.
+
+    No outgoing connection takes it before somebody listens there: loading TensorFlow may take a
+    minute.
+
+    Args:
+      host: a name or address of this machine.
+      apart: the port that much above is free, too.
 
     Raises:
       OSError: the host has no address on this machine.
     """
-    for _ in range(_ATTEMPTS - 1):
+    for port in random.sample(_PORTS, 100):
         with contextlib.suppress(_InUse):
-            return _bind_everywhere(host)
-    return _bind_everywhere(host)
+            _bind_everywhere(host, port + apart)
+            return _bind_everywhere(host, port)
+    return _bind_everywhere(host, 0)
 
 
 def is_free(port: int) -> bool:
@@ -38,7 +47,7 @@ class _InUse(OSError):
     """The port is in use on an address."""
 
 
-def _bind_everywhere(host: str, port: int = 0) -> int:
+def _bind_everywhere(host: str, port: int) -> int:
     bound, missing = False, None
     with contextlib.ExitStack() as stack:
         for family, kind, protocol, _, place in socket.getaddrinfo(

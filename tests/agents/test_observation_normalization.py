@@ -13,6 +13,7 @@ from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.config import options
 from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper
 from seed_rl.common.types import EnvOutput
 
 T, B = 5, 3
@@ -49,6 +50,7 @@ def test_networks_see_normalized_observations(create_agent, on, monkeypatch):
         values = output.q_values if hasattr(output, "q_values") else output.policy_logits
         return values.numpy()
 
+    assert isinstance(network, NormalizeObservationsWrapper) == on
     outputs(network, x)  # Creates the variables.
     if on:
         network.end_of_training_step_callback()

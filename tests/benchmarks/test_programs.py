@@ -2,7 +2,6 @@
 
 import json
 import sys
-import venv
 
 import pytest
 
@@ -33,7 +32,6 @@ pytestmark = pytest.mark.slow
             ["--workload=W4", "--actors=2", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
-        ("inference_store", ["--rounds=1", "--seconds=0.1"], ["threads_over_one"]),
         (
             "local_actors",
             ["--rounds=1", "--seconds=1", "--warmup=0"],
@@ -60,16 +58,6 @@ def test_the_actor_benchmark_of_dmlab(repository, monkeypatch):
         for game in (family.game, "rooms_watermaze"):
             figures = actor._alone(family, code, game, envs=2, seconds=0.1)
             assert figures["steps_per_s"] > 0 and figures["rss_mb"] < 200
-
-
-def test_contestants_that_are_not_installed(repository, tmp_path):
-    """The on-policy benchmark reports what to install, and where, before it measures anything."""
-    python = tmp_path / "bin" / "python"
-    venv.create(tmp_path, with_pip=False)
-    command = [sys.executable, "-m", "benchmarks.on_policy", f"--contestants_python={python}"]
-    result = run(*command, code=1, cwd=repository)
-    assert f"{python} cannot run the contestants: ModuleNotFoundError" in result.stderr
-    assert "VENV/bin/pip install torch stable-baselines3" in result.stderr
 
 
 @pytest.mark.nightly

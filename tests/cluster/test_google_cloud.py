@@ -16,9 +16,11 @@ import pytest
 
 from seed_rl.cluster import address_file, google_cloud, tuning
 from seed_rl.cluster.google_api import GoogleApi
+from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.cluster.machine import Machine
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
+from seed_rl.launch import ports
 from tests.helpers.clock import Clock
 from tests.helpers.google_services import Services, storage
 from tests.helpers.system_helpers import Program
@@ -332,21 +334,18 @@ def test_each_trial_has_its_own_logdir() -> None:
 
 @pytest.mark.nightly
 def test_a_job_trains_loses_its_learner_and_finishes(
-    services: Services, tmp_path: pathlib.Path
+    services: Services, tmp_path: pathlib.Path, free_port: int
 ) -> None:
     """Two machines of a job with real programs: the bucket is an emulator, the machines are ours.
 
     The learner is killed with -9, a new machine resumes from the bucket, and the service's view is
     right: it is not done when it is stopped, and done when all frames are used.
     """
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
     task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/pole")
     task += ("--total_environment_frames=40000", "--save_checkpoint_secs=1", "--seed=1")
     with storage() as address:
         shared = {"STORAGE_EMULATOR_HOST": address, "GCE_METADATA_HOST": services.host}
-        host = f"127.0.0.1:{port}"
+        host = f"127.0.0.1:{free_port}"
         started = []
 
         def replica(pool: int, **environment: str) -> Program:
@@ -386,7 +385,7 @@ def test_a_job_trains_loses_its_learner_and_finishes(
 def test_a_job_of_two_learners_loses_one_and_finishes(tmp_path: pathlib.Path) -> None:
     """Pools 0 and 2, and actors of both on one machine. The service restarts each replica alone."""
     names = ("workerpool0", "workerpool2")
-    cluster = {name: [f"localhost:{port}"] for name, port in zip(names, _ports(2), strict=True)}
+    cluster = {name: [f"localhost:{ports.free_port(apart=PORTS_APART)}"] for name in names}
     cluster["workerpool1"] = ["actors:2222"]
     task = ("gym", "vtrace", "2", "4", "--env_name=CartPole-v1", f"--logdir={tmp_path}/run")
     task += ("--learners=2", "--insecure", "--batch_size=8", "--save_checkpoint_secs=1")
@@ -420,11 +419,6 @@ def test_a_job_of_two_learners_loses_one_and_finishes(tmp_path: pathlib.Path) ->
             program.kill()
 
 
-def _ports(count: int) -> list[int]:
-    """Free ones whose exchange's are free, too."""
-    return [int(address_file.own_address().rpartition(":")[2]) for _ in range(count)]
-
-
 @pytest.mark.nightly
 def test_actors_in_another_job_find_the_learner_and_end_with_it(
     services: Services, tmp_path: pathlib.Path
@@ -432,9 +426,7 @@ def test_actors_in_another_job_find_the_learner_and_end_with_it(
     """Spot actors: both jobs know each other only by an object in the bucket."""
     (tmp_path / "token").write_text("shared by both")
     (tmp_path / "token").chmod(0o600)
-    with socket.socket() as found:
-        found.bind(("", 0))
-        host = f"{socket.gethostname()}:{found.getsockname()[1]}"
+    host = address_file.own_address()
     task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/spot")
     task += ("--total_environment_frames=1000", "--reconnect_timeout_s=3")
     evaluators = {"SEED_RL_EVALUATORS": "1"}

@@ -180,7 +180,7 @@ def test_a_mistake_leaves_no_lease(bucket: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("file:///dev/null/run", "Cannot (read|write to) --logdir=file:///dev/null/run"),
+        ("file:///dev/null/run", "--logdir=file:///dev/null/run"),
         ("gopher://x/y", "--logdir=gopher://x/y: Protocol not known"),
     ],
 )
@@ -191,5 +191,5 @@ def test_a_learner_that_cannot_write_does_not_start(url: str, message: str) -> N
     )
     assert program.wait() == 2
     [error] = program.errors()
-    assert message.replace("Cannot (read|write to) ", "") in error
+    assert message in error
     assert "vtrace_main" not in program.text()

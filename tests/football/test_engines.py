@@ -15,7 +15,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.football import envpool_env, gfootball_env
 from seed_rl.football.environment import CHECKPOINTS, FootballConfig, create_environment
 from seed_rl.football.observation import pack
-from tests.helpers.system_helpers import Program
+from tests.helpers.forks import Forks
+from tests.helpers.system_helpers import train_to_end
 
 needs_envpool = pytest.mark.skipif(
     not envpool_env.is_installed(), reason="EnvPool is not installed: pip install envpool"
@@ -204,30 +205,13 @@ def test_the_ends_of_games_are_not_logged(caplog: pytest.LogCaptureFixture) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_programs_train(engine: str, tmp_path: Path) -> None:
+def test_the_programs_train(engine: str, forks: Forks, tmp_path: Path, socket_address: str) -> None:
     """Learner and actor on the engine; the defaults are the paper's settings."""
-    options = [
-        f"--server_address=unix:{tmp_path}/socket",
+    logdir = train_to_end(
+        *(forks, tmp_path, socket_address, "seed_rl.football.vtrace_main", 80),
         "--flagfile=seed_rl/football/workstation.flags",
-        f"--game={CLOSE}",
-        f"--engine={engine}",
-        "--num_envs=2",
-        "--env_batch_size=2",
-    ]
-    actor = Program("seed_rl.football.vtrace_main", "--run_mode=actor", *options)
-    learner = Program(
-        "seed_rl.football.vtrace_main",
-        "--run_mode=learner",
-        *options,
-        f"--logdir={tmp_path}/run",
-        "--batch_size=2",
-        "--total_environment_frames=80",
-        "--nosave_model",
+        *(f"--game={CLOSE}", f"--engine={engine}", "--batch_size=2", "--nosave_model"),
+        *("--num_envs=2", "--env_batch_size=2"),
     )
-    try:
-        assert learner.wait() == 0, learner.text()
-    finally:
-        learner.kill()
-        actor.kill()
-    progress = json.loads((tmp_path / "run" / "progress.json").read_text())
+    progress = json.loads((logdir / "progress.json").read_text())
     assert progress["frames"] == 80 and progress["train_steps"] >= 1

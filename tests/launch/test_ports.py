@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import socket
+from pathlib import Path
 
 from seed_rl.launch import ports
 
@@ -18,8 +19,13 @@ def test_a_port_in_use():
 
 
 def test_a_free_port_can_be_bound_at_every_address():
-    """Every one that the machine has: ::1 may be a name's address without IPv6."""
+    """Guards a learner's port while it loads TensorFlow: no outgoing connection is given it.
+
+    Of every address that the machine has: ::1 may be a name's address without IPv6.
+    """
     port, bound = ports.free_port(), 0
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert 1024 < port < max(first, 32_768)
     places = socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)
     with contextlib.ExitStack() as stack:
         for family, kind, protocol, _, place in places:
@@ -30,3 +36,12 @@ def test_a_free_port_can_be_bound_at_every_address():
             except OSError as error:
                 assert error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
     assert bound
+
+
+def test_the_port_above_is_free_too(monkeypatch):
+    """Guards the port at which learners exchange gradients."""
+    free = ports.free_port("0.0.0.0", apart=100)
+    with socket.create_server(("", 0)) as taken:
+        tried = [taken.getsockname()[1] - 100, free]
+        monkeypatch.setattr(ports.random, "sample", lambda *_: tried)
+        assert ports.free_port("0.0.0.0", apart=100) == free

@@ -13,8 +13,9 @@ import sys
 import pytest
 import yaml
 
-from seed_rl.cluster import address_file
+from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.common.run_files import progress
+from seed_rl.launch import ports
 from tests.helpers import run
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
@@ -179,13 +180,13 @@ def test_nodes_train_and_end_with_the_learner(cluster, tmp_path):
 @pytest.mark.nightly
 def test_two_learners_train_and_end(cluster, tmp_path):
     """With token and TLS between each and its actors, which share a node."""
-    ports = [address_file.own_address().rpartition(":")[2] for _ in range(2)]
+    addresses = [f"localhost:{ports.free_port(apart=PORTS_APART)}" for _ in range(2)]
     three = cluster(
         GAME="gym",
         LEARNERS="2",
         ACTORS_PER_NODE="2",
         SKYPILOT_NUM_NODES="3",
-        SEED_RL_ADDRESS=",".join(f"localhost:{port}" for port in ports),
+        SEED_RL_ADDRESS=",".join(addresses),
         FLAGS="--env=CartPole-v1 --total_environment_frames=4000 --batch_size=8 --insecure",
     )
     nodes = [three.node(rank) for rank in range(3)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 
 import pytest
 
@@ -26,13 +25,10 @@ R2D2 = [
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_inference_and_mirrored_training_on_devices_of_their_own(tmp_path, agent):
+def test_inference_and_mirrored_training_on_devices_of_their_own(tmp_path, socket_address, agent):
     """Trains, saves at the end, and continues from there on one device."""
     module = f"seed_rl.gym.{agent}_main"
-    with (
-        tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
-        site(tmp_path, f"unix:{folder}/socket") as place,
-    ):
+    with site(tmp_path, socket_address) as place:
         flags = [f"--server_address={place.address}", *COMMON]
 
         def start(*options):

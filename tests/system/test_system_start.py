@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 import socket
-import tempfile
 
 import pytest
 
@@ -20,10 +19,9 @@ LEARNER = [LIFE_STEP, "--batch_size=4", "--unroll_length=5"]
 
 
 @pytest.fixture
-def place(tmp_path):
-    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        with site(tmp_path, f"unix:{folder}/socket", *LEARNER) as place:
-            yield place
+def place(tmp_path, socket_address):
+    with site(tmp_path, socket_address, *LEARNER) as place:
+        yield place
 
 
 def is_importing(pid):

@@ -120,7 +120,7 @@ def options_of_member(secrets: str, token: str | None) -> ClientOptions:
         connect_timeout_s=PATIENCE_S,
         call_timeout_s=PATIENCE_S,
         token=token,
-        **files,
+        **files,  # type: ignore[arg-type]
     )
 
 

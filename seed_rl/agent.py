@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 REPEATED = frozenset(("gin_config", "gin_bindings", "flagfile"))
 """Flags that are given once for each element of a list; others take lists with commas."""
-_SWITCHES = frozenset(("greedy", "sampled", "render"))
+_SWITCHES = frozenset(("greedy", "sampled", "render", "trust", "hide_json"))
 """Flags of `seed-rl play` and `evaluate` without a value."""
 
 
@@ -74,13 +74,13 @@ class Agent:
         return f"Agent({str(self.run)!r})"
 
     def evaluate(
-        self, episodes: int = 100, envs: int | None = None, **options: Any
+        self, episodes: int | None = None, envs: int | None = None, **options: Any
     ) -> dict[str, Any]:
         """Measures the agent, as `seed-rl evaluate` does.
 
         Args:
-          episodes: how many to play.
-          envs: environments at once; by default up to 20, and one with `video=`.
+          episodes: how many to play; None: 100, or 10 with `video=`.
+          envs: environments at once; None: up to 20, or one with `video=`.
           **options: further flags, such as `seed=1` or `sampled=True`.
 
         Returns:
@@ -176,10 +176,10 @@ class Agent:
         return path
 
     def _play(self, module: str, options: dict[str, Any]) -> None:
-        off = {name for name in _SWITCHES & options.keys() if not options[name]}
-        options = {**options, **dict.fromkeys(off), "trust": self._trust or None}
-        flags = [flag.removesuffix("=true") for flag in _flags(options)]
-        with _shared(self._env) as variables:
+        options = {**options, "trust": self._trust}
+        switches = {name: options.pop(name) for name in _SWITCHES & options.keys()}
+        flags = [*_flags(options), *(f"--{name}" for name in switches if switches[name])]
+        with _shared(self._env, self._trust) as variables:
             _run([sys.executable, "-m", module, str(self.run), *flags], variables)
 
 
@@ -230,7 +230,7 @@ def train(
     if frames is not None and "total_environment_frames" in options:
         raise UserError("frames= and total_environment_frames= are the same option. Leave one out.")
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
-    first = {"flagfile": options.get("flagfile")}  # All others count more.
+    first = {"flagfile": options.get("flagfile")}  # All others take precedence.
     flags = _flags({**first, **sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
     try:
@@ -251,7 +251,7 @@ def train(
             text = f"There is no option {unknown[1]}=. Did you mean {near[0]}=?"
         raise UserError(text) from None
     assert checked.logdir is not None
-    with remote_callbacks.hosted(callbacks) as variables, _shared(given) as more:
+    with remote_callbacks.hosted(callbacks) as variables, _shared(given, trust=True) as more:
         _run([sys.executable, "-m", module, *arguments], {**variables, **more})
     return Agent(checked.logdir, trust=True, env=given)
 
@@ -288,10 +288,14 @@ def _name_of(environment: Any) -> str:
 
 
 @contextlib.contextmanager
-def _shared(environment: Any) -> Iterator[dict[str, str]]:
-    """Environment variables for processes that create `environment`; None: one by its name."""
-    # It may need modules beside the user's program.
-    folders = [sys.path[0] or os.getcwd(), os.getcwd(), os.environ.get("PYTHONPATH")]
+def _shared(environment: Any, trust: bool) -> Iterator[dict[str, str]]:
+    """Environment variables for processes that create `environment`; None: one by its name.
+
+    They look for modules where this program does; in the working directory, where a logdir may have
+    been unpacked, only with `trust`.
+    """
+    here = [os.getcwd()] if trust else []
+    folders = [sys.path[0] or os.getcwd(), *here, os.environ.get("PYTHONPATH")]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     if environment is None:
         yield path

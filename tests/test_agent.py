@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import pathlib
 import subprocess
 import sys
@@ -208,18 +209,27 @@ def test_modules_beside_a_program_elsewhere(tmp_path):
 
 
 def test_importable_environments_are_found_beside_the_program(tmp_path, monkeypatch):
-    """Guards classes in modules: all processes look where the program does."""
+    """Guards classes in modules: all processes look where the program does.
+
+    In the working directory, where a logdir may have been unpacked, only with trust.
+    """
     started = mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(seed_rl.agent, "_run", started)
     monkeypatch.setattr(sys, "path", ["/where/the/program/is", *sys.path])
-    for call in (
-        lambda: seed_rl.train("vtrace", gymnasium.make, logdir=tmp_path / "run"),
-        seed_rl.agent.Agent(tmp_path / "run").evaluate,
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    for call, trust in (
+        (lambda: seed_rl.train("vtrace", gymnasium.make, logdir=run), True),
+        (lambda: seed_rl.load(run, trust=True).evaluate(jit="true", sampled=False), True),
+        (lambda: seed_rl.load(run).evaluate(sampled=True), False),
     ):
         with pytest.raises(KeyboardInterrupt):
             call()
-        _, variables = started.call_args.args
-        assert variables["PYTHONPATH"].startswith("/where/the/program/is:")
+        arguments, variables = started.call_args.args
+        folders = variables["PYTHONPATH"].split(os.pathsep)
+        assert folders[0] == "/where/the/program/is" and (os.getcwd() in folders) == trust
+        (run / "saved_model").mkdir(parents=True, exist_ok=True)
+    assert "--sampled" in arguments and "--trust" not in arguments
 
 
 def test_an_environment_that_was_created_already(tmp_path, monkeypatch):

@@ -251,6 +251,17 @@ def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "mark").exists()
 
 
+def test_code_beside_the_recorded_arguments_is_not_run(forks, tmp_path):
+    """Guards the other entries of config.json, which become defaults of the program's flags."""
+    foreign_run(tmp_path)
+    record = {"program": "seed_rl.gym.vtrace_main", "arguments": ["--num_envs=1"]}
+    record |= {"env_name": "subprocess:run", "env_kwargs": '{"args": ["touch", "mark"]}'}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    played = forks.run("-m", "seed_rl.play", tmp_path, cwd=tmp_path)
+    assert "has --env_name=subprocess:run, which runs code" in played.stderr
+    assert played.returncode == 2 and not (tmp_path / "mark").exists()
+
+
 @pytest.mark.parametrize(
     ("answer", "runs"), [("y", True), ("Yes", True), ("", False), ("n", False)]
 )

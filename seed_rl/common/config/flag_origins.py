@@ -29,33 +29,32 @@ from seed_rl.common.system import flag_files
 COMMAND_LINE = "command line"
 PRESET = " preset"
 
-_replayed: tuple[int, Mapping[str, str] | None] = (0, None)
-_record: Mapping[str, Any] | None = None
+ARGUMENTS = "arguments"
+ORIGINS = "origins"
+"""Entries of a run's record: its flags as on a command line, and their `origins`."""
+
+_replayed: Mapping[str, Any] | None = None
 _noted: tuple[list[str], list[tuple[str, str]]] = ([], [])
 
 
 @contextlib.contextmanager
-def replayed_arguments(
-    number: int, origins: Mapping[str, str] | None, record: Mapping[str, Any] | None = None
-) -> Iterator[None]:
-    """Marks the first arguments of `sys.argv` as those of a saved run, not of this command line.
+def replaying(record: Mapping[str, Any]) -> Iterator[None]:
+    """Marks a record's arguments, from `sys.argv[1]` on, as those of a saved run.
 
     Args:
-      number: how many, from `sys.argv[1]` on.
-      origins: of the saved run, from `origins`; None if unknown.
-      record: of the saved run, for `replayed_record`.
+      record: of the saved run; its `ORIGINS` may be missing or damaged.
     """
-    global _replayed, _record
-    before, _replayed, _record = (_replayed, _record), (number, origins), record
+    global _replayed
+    before, _replayed = _replayed, record
     try:
         yield
     finally:
-        _replayed, _record = before
+        _replayed = before
 
 
 def replayed_record() -> Mapping[str, Any] | None:
     """The record of the run that is replayed, if one is."""
-    return _record
+    return _replayed
 
 
 def origin(name: str) -> str:
@@ -143,21 +142,21 @@ def read(arguments: Sequence[str]) -> list[str]:
 
 
 def _sources(arguments: Sequence[str], again: bool = False) -> Iterator[tuple[str, str]]:
-    number, _ = _replayed
+    number = len(_replayed[ARGUMENTS]) if _replayed else 0
     yield from flag_files.expanded(arguments[:number], SAVED_RUN, again=again)
     yield from flag_files.expanded(arguments[number:], COMMAND_LINE, again=again)
 
 
 def _given(arguments: Sequence[str]) -> dict[str, str]:
     """The origin of each flag's last value."""
-    _, recorded = _replayed
+    recorded = _replayed.get(ORIGINS) if _replayed else None
     noted, stream = _noted
     given: dict[str, str] = {}
     with contextlib.suppress(UserError):  # A file has changed since absl read it.
         read_now = iter(stream) if noted == arguments else _sources(arguments, again=True)
         for name, source in _named(read_now):
-            if source == SAVED_RUN and recorded is not None:
-                source = recorded.get(name, DATACLASS)
+            if source == SAVED_RUN and isinstance(recorded, Mapping):
+                source = str(recorded.get(name, DATACLASS))
             given[name] = source
     return given
 

@@ -14,13 +14,13 @@ from absl import flags, logging
 
 from seed_rl.common.config import flag_origins, options
 from seed_rl.common.config.flag_definitions import shown
+from seed_rl.common.config.flag_origins import ARGUMENTS as ARGUMENTS
+from seed_rl.common.config.flag_origins import ORIGINS as ORIGINS
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files, running_program
 
 FILE = "config.json"
 PROGRAM = "program"
-ARGUMENTS = "arguments"
-ORIGINS = "origins"
 GIN = "gin"
 DEVICES = "devices"
 
@@ -146,11 +146,9 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     _refuse_library_flags(given)
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
-    origins = record.get(ORIGINS)
-    known = origins if isinstance(origins, Mapping) else None
     arguments, sys.argv = sys.argv, [name, *map(str, given), *overrides]
     try:
-        with flag_origins.replayed_arguments(len(given), known, record):
+        with flag_origins.replaying(record):
             _run(name)
     except ImportError as error:
         raise UserError(

@@ -137,11 +137,12 @@ def test_unknown_flags_that_are_allowed_change_nothing():
 def test_a_replayed_run_keeps_its_origins():
     """Guards that a saved run's arguments do not appear as those of this command line."""
     arguments = ("--width=7", "--depth=3", "--height=1", "--depth=9")
-    got = answer(*arguments, settings={"replayed": [3, {"width": "flag file x"}]})
+    record = {"arguments": arguments[:3], "origins": {"width": "flag file x"}}
+    got = answer(*arguments, settings={"replayed": record})
     assert got["every"]["width"] == "flag file x"
     assert got["every"]["height"] == "dataclass"
     assert got["every"]["depth"] == "command line"
-    got = answer(*arguments, settings={"replayed": [3, None]})
+    got = answer(*arguments, settings={"replayed": {"arguments": arguments[:3]}})
     assert got["every"]["width"] == "saved run"
 
 

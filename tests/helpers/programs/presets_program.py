@@ -4,7 +4,7 @@ presets_program.py SETTINGS [flags]
 
 SETTINGS is JSON: `defaults` of the program, `typo` for a preset with an unknown option, `damaged`,
 a flag file to overwrite, `gnu`, whether flags may follow positional arguments, and `replayed`, the
-arguments of `flag_origins.replayed_arguments`.
+record for `flag_origins.replaying`.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     )
     define_flags(Shape, presets=presets, **settings.get("defaults", {}))
     replayed = settings.get("replayed")
-    with flag_origins.replayed_arguments(*replayed) if replayed else contextlib.nullcontext():
+    with flag_origins.replaying(replayed) if replayed else contextlib.nullcontext():
         if "gnu" in settings:
             flags.FLAGS.set_gnu_getopt(settings["gnu"])
             app.run(lambda _: main())

@@ -6,8 +6,8 @@ Only `serialize_config` imports TensorFlow. A learner may offer its options to a
     serialized = utils.serialize_config(FLAGS)
     server.bind(tf.function(lambda: serialized, input_signature=[]))   # named get_config
 
-and an actor adopts them with `update_config(FLAGS, client)`. They are sent as JSON, so nothing that
-arrives is ever executed.
+and an actor adopts them with `update_config(FLAGS, client)`. They are sent as JSON, but the actor
+then has all of the learner's options, also those that name code: only for learners that you trust.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.common import remote_callbacks
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.callbacks import Callback
@@ -110,8 +108,6 @@ class AgentProgram:
                 _act(family, env_config)
                 return
             family.prepare_tensorflow()
-            caller = os.environ.get(remote_callbacks.ADDRESS)
-            remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
             home = self.create_job
             create_job = home() if callable(home) else importlib.import_module(home).create_job
             create_job(
@@ -119,7 +115,7 @@ class AgentProgram:
                 create_agent,
                 create_optimizer,
                 env_config=env_config,
-                callbacks=(*callbacks, *remote),
+                callbacks=callbacks,
                 **({"algorithm": algorithm()} if algorithm else {}),
             ).execute()
 

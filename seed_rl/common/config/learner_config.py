@@ -81,7 +81,9 @@ class LearnerConfig(Checked):
     init_checkpoint: str | None = option(
         None, "Checkpoint that initializes the network weights of a new run."
     )
-    log_period_secs: float = option(10.0, "Seconds between TensorBoard points.", minimum=0.1)
+    log_period_secs: float = option(
+        10.0, "Seconds between TensorBoard points; there is at most one a second.", minimum=0.1
+    )
     video_every: int = option(
         0,
         "Environment frames between clips of the agent in TensorBoard (Images) and in "

@@ -40,7 +40,7 @@ from seed_rl.common.config.flag_definitions import (
     shown,
     without_none,
 )
-from seed_rl.common.config.main_program import help_text, run_main
+from seed_rl.common.config.main_program import run_main
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.errors import UserError
 
@@ -54,7 +54,6 @@ __all__ = (
     "flag_values",
     "from_flags",
     "from_values",
-    "help_text",
     "library_flags",
     "network_options",
     "option",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common import remote_callbacks
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.callbacks import Callback, StopAtReturn
@@ -317,7 +318,9 @@ def _gradient_steps(
 
 
 def _built_in(config: LearnerConfig) -> Iterator[Callback]:
-    """The callbacks that options ask for."""
+    """The callbacks that options ask for, and those of `seed_rl.train`."""
+    if caller := os.environ.get(remote_callbacks.ADDRESS):
+        yield remote_callbacks.RemoteCallbacks(caller)
     if config.wandb_project:
         yield WandbSync(config.wandb_project)
     if config.keep_best:

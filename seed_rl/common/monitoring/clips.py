@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seed_rl.common.callbacks import Callback, Report
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import INTERRUPTED, UserError
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import run_record
 from seed_rl.common.system import files, nvidia
@@ -131,6 +131,8 @@ class Clips(Callback):
         try:
             if code is None:
                 raise UserError(f"a clip took more than {_LONGEST_S:.0f} s.")
+            if code == INTERRUPTED:  # By the Ctrl-C at the terminal that ends this run.
+                return
             if code:
                 lines = self._log.read_text(errors="replace").splitlines()
                 words = [line for line in lines if line.strip()] or [f"exit code {code}"]

@@ -32,8 +32,6 @@ from seed_rl.common.types import LARGEST
 MAIN = "charts"
 """Group of the most important curves; TensorBoard sorts groups alphabetically."""
 
-Arrays = Mapping[str, np.ndarray]
-
 
 class MeanMetrics:
     """Means of the training steps' scalars over a logging interval.
@@ -91,8 +89,7 @@ class SummaryWriter:
 
     def write(self, frames: int, values: Mapping[str, Any]) -> None:
         """Writes values by name at x = `frames`: numbers as scalars, arrays as histograms."""
-        arrays = {name: np.asarray(value, np.float64) for name, value in values.items()}
-        self._later(lambda: self._write(frames, arrays))
+        self._later(lambda: self._write(frames, values))
 
     def describe(self, frames: int, record: Mapping[str, Any]) -> None:
         """Writes all options of the run as text and as hyperparameters; see `run_summary`."""
@@ -119,10 +116,10 @@ class SummaryWriter:
         if self._writer is not None:
             self._guarded(self._writer.close)
 
-    def _write(self, frames: int, arrays: Arrays) -> None:
+    def _write(self, frames: int, values: Mapping[str, Any]) -> None:
         with self._writing(frames):
-            for name, value in arrays.items():
-                write = tf.summary.histogram if value.ndim else tf.summary.scalar
+            for name, value in values.items():
+                write = tf.summary.histogram if np.ndim(value) else tf.summary.scalar
                 write(name, value)
 
     def _write_clip(self, frames: int, gif: bytes) -> None:

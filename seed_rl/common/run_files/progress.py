@@ -111,14 +111,13 @@ def _well_typed(progress: Progress) -> bool:
 class RateMeter:
     """Smoothed rate of a growing count.
 
-    An exponential average, bias-corrected so that the first values are right too.
-
-    Args:
-      time_constant_s: age in seconds at which the weight has decayed to 1/e.
+    An exponential average, bias-corrected so that the first values are right too: weights decay to
+    1/e within `TIME_CONSTANT_S` seconds.
     """
 
-    def __init__(self, time_constant_s: float = 10.0):
-        self._time_constant_s = time_constant_s
+    TIME_CONSTANT_S = 10.0
+
+    def __init__(self) -> None:
         self._last: tuple[float, float] | None = None
         self._rate = 0.0
         self._weight = 0.0
@@ -127,7 +126,7 @@ class RateMeter:
         """Adds the count at time `now` (seconds) and returns the rate per second."""
         if self._last is not None and now > self._last[1]:
             elapsed = now - self._last[1]
-            keep = math.exp(-elapsed / self._time_constant_s)
+            keep = math.exp(-elapsed / self.TIME_CONSTANT_S)
             self._rate = keep * self._rate + (1 - keep) * (count - self._last[0]) / elapsed
             self._weight = keep * self._weight + (1 - keep)
             self._last = (count, now)

@@ -23,14 +23,10 @@ class Requests:
 
     Job managers signal every process of a job, sometimes repeatedly, and a supervisor among those
     processes forwards the signal. So SIGTERM counts as insisting only after the learner has had
-    time to save. Ctrl-C comes from the user, who presses it again to insist.
-
-    Args:
-      save_time_s: seconds after the first signal during which SIGTERM does not insist.
+    `SAVE_TIME_S` to save. Ctrl-C comes from the user, who presses it again to insist.
     """
 
-    def __init__(self, save_time_s: float = SAVE_TIME_S):
-        self._save_time_s = save_time_s
+    def __init__(self) -> None:
         self._first: float | None = None
         self._interrupted = False
 
@@ -42,7 +38,7 @@ class Requests:
         if number == signal.SIGINT:
             again, self._interrupted = self._interrupted, True
             return again
-        return number == signal.SIGTERM and now - self._first > self._save_time_s
+        return number == signal.SIGTERM and now - self._first > SAVE_TIME_S
 
 
 class StopSignal:
@@ -57,14 +53,13 @@ class StopSignal:
 
     Args:
       on_stop: called once, in another thread, at the first request.
-      save_time_s: seconds after the first signal during which SIGTERM does not insist.
     """
 
-    def __init__(self, on_stop: Callable[[], None] | None = None, save_time_s: float = SAVE_TIME_S):
+    def __init__(self, on_stop: Callable[[], None] | None = None):
         self._on_stop = on_stop
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._requests = Requests(save_time_s)
+        self._requests = Requests()
         self._previous: dict[int, Any] = {}
         self._previous_fd = -1
         self._pipe: tuple[socket.socket, socket.socket] | None = None

@@ -25,7 +25,7 @@ from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import CreateAgent
 from seed_rl.common.learner.coefficients import Coefficient
-from seed_rl.common.learner.job import CreateOptimizer
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput, Unroll
@@ -118,8 +118,13 @@ def learner_loop(
     **options: Any,
 ) -> None:
     """Trains until all frames are used; see `learning.train`."""
-    options["optimizer"] = options.get("optimizer") or _optimizer_config(create_optimizer_fn)
-    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, **options)
+
+    def create(*functions: Any, optimizer: Any = None, **rest: Any) -> TrainingJob:
+        # Not before `train` has made the options of a saved run those of the flags.
+        optimizer = optimizer or _optimizer_config(create_optimizer_fn)
+        return create_job(*functions, optimizer=optimizer, **rest)
+
+    learning.train(create, create_env_fn, create_agent_fn, create_optimizer_fn, **options)
 
 
 def _optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:

@@ -129,7 +129,7 @@ def test_a_full_disk_is_told_in_the_file(tmp_path, monkeypatch):
 
 
 def test_the_rate_is_smoothed_and_right_from_the_start():
-    meter = RateMeter(time_constant_s=10)
+    meter = RateMeter()
     assert meter.update(0, now=0) == 0
     assert meter.update(50, now=1) == pytest.approx(50)
     for second in range(2, 100):
@@ -139,7 +139,7 @@ def test_the_rate_is_smoothed_and_right_from_the_start():
 
 
 def test_the_rate_survives_a_clock_that_is_set_back():
-    meter = RateMeter(time_constant_s=10)
+    meter = RateMeter()
     for second in (*range(1000, 1100), *range(100)):
         meter.update(5 * second, now=second)
     assert meter.rate == pytest.approx(5)

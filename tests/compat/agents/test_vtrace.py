@@ -2,6 +2,7 @@
 
 import collections
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import utils
 from seed_rl.common.config import options
 from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.run_files import saved_flags
 from seed_rl.common.types import EnvOutput
+from seed_rl.compat.agents import vtrace
 from tests.helpers import PROGRAMS
 from tests.helpers.system_helpers import train_to_end
 
@@ -44,6 +47,16 @@ def test_learner_and_actors(forks, tmp_path, socket_address):
     assert options["program"] == PROGRAM
     assert options["learning_rate"] == 0.00048  # Of the program's own flag.
     assert options["corridor_length"] == 4 and "--corridor_length=4" in options["arguments"]
+
+
+def test_a_resumed_run_keeps_the_options_of_its_optimizer(monkeypatch):
+    """Guards --clip_norm of a program: a saved run's options are those of the flags only then."""
+    calls = []
+    monkeypatch.setattr(saved_flags, "adopt_saved_run", lambda: calls.append("adopted"))
+    monkeypatch.setattr(vtrace, "_optimizer_config", lambda _: calls.append("read"))
+    monkeypatch.setattr(vtrace, "create_job", mock.Mock())
+    learner.learner_loop(mock.Mock(), mock.Mock(), mock.Mock())
+    assert calls == ["adopted", "read"]
 
 
 AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")

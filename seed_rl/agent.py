@@ -233,6 +233,15 @@ def train(
     first = {"flagfile": options.get("flagfile")}  # All others take precedence.
     flags = _flags({**first, **sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
+    with _shared(given, trust=True) as variables:
+        logdir = _checked(arguments, shlex.join(["seed-rl", "train", agent, name]), variables)
+        with remote_callbacks.hosted(callbacks) as more:
+            _run([sys.executable, "-m", module, *arguments], {**variables, **more})
+    return Agent(logdir, trust=True, env=given)
+
+
+def _checked(arguments: Sequence[str], typed: str, variables: Mapping[str, str]) -> Path:
+    """The logdir of a run whose arguments are right; an error here has the names of `train`."""
     try:
         parsed = run_arguments.parse(arguments)
         if parsed.seeds:
@@ -240,8 +249,7 @@ def train(
                 "seeds= trains several agents. Call train once for each seed=, or use the command: "
                 "seed-rl train ... --seeds=N"
             )
-        typed = shlex.join(["seed-rl", "train", agent, name])
-        checked = local.ask_program(dataclasses.replace(parsed, typed=typed), quiet=True)
+        asked = local.ask_program(dataclasses.replace(parsed, typed=typed), True, variables)
     except UserError as error:
         text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
         unknown = re.search(r"Unknown command line flag '(\w+)'", text)
@@ -250,10 +258,8 @@ def train(
         if unknown and near:
             text = f"There is no option {unknown[1]}=. Did you mean {near[0]}=?"
         raise UserError(text) from None
-    assert checked.logdir is not None
-    with remote_callbacks.hosted(callbacks) as variables, _shared(given, trust=True) as more:
-        _run([sys.executable, "-m", module, *arguments], {**variables, **more})
-    return Agent(checked.logdir, trust=True, env=given)
+    assert asked.logdir is not None
+    return asked.logdir
 
 
 def load(run: str | Path, trust: bool = False, env: Any = None) -> Agent:

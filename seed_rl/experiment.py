@@ -138,7 +138,7 @@ def run(
             thread.start()
             if not thread.learner.finished:
                 group.start()
-            # Not `join`: once interrupted by Ctrl-C, it takes the thread for ended (Python 3.11).
+            # Not `join`: once interrupted by Ctrl-C, it considers the thread ended (Python 3.11).
             while not thread.ended.wait(_POLL_S):  # Without a timeout, Ctrl-C would wait.
                 pass
         finally:

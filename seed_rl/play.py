@@ -96,7 +96,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if arguments.render:
         display.check()
     saved = find(arguments.logdir)
-    trusted = trusts_code(arguments, saved.record)
+    trusted = ask_for_trust(arguments, saved.record)
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     shown = arguments.video or arguments.render
@@ -153,7 +153,7 @@ def load_tensorflow() -> None:
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """Steps the environment for the process in which `play` runs, and has asked for trust."""
     record = find(arguments.logdir).record
-    trusts_code(arguments, record)
+    ask_for_trust(arguments, record)
     video = str(arguments.video) if arguments.video else None
     request = EnvironmentRequest(video, arguments.envs).to_json()
     own = ["--run_mode=actor", f"--play_request={request}", *_seed(arguments)]
@@ -164,10 +164,13 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
     start_program(arguments.logdir, record, own, overrides)
 
 
-def trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
-    """Whether foreign code may run; it may then be in the working directory, as in training.
+def ask_for_trust(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
+    """Asks at the terminal, unless --trust is given, whether the run's foreign code may run.
 
-    Without --trust, the user is asked at the terminal.
+    It may then be in the working directory, as in training.
+
+    Returns:
+      Whether there is some, or --trust is given.
 
     Raises:
       UserError: the user refuses, or there is no terminal to ask at.

@@ -26,7 +26,7 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
     saved = play.find(arguments.logdir)
     if saved.weights is None:
         raise UserError(f"There are no checkpoints in {arguments.logdir}, only a model.")
-    play.trusts_code(arguments, saved.record)
+    play.ask_for_trust(arguments, saved.record)
     if arguments.json:
         play.check_writable(arguments.json)  # Fails now rather than after the episodes.
     play.load_tensorflow()

@@ -193,15 +193,15 @@ def test_environments_that_only_this_process_has(tmp_path):
 
 @pytest.mark.slow
 def test_modules_beside_a_program_elsewhere(tmp_path):
-    """Guards environments that a program in another folder imports from beside itself."""
+    """Guards modules, of environments and gin configs, beside a program in another folder."""
     (tmp_path / "own_module.py").write_text(
         "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
     )
     (tmp_path / "program.py").write_text(
         "import seed_rl, own_module\n"
-        "options = dict(frames=200, actors=1, envs=1, save_model=False)\n"
-        "seed_rl.train('vtrace', lambda: own_module.make(), logdir='run', **options)\n"
-        "print(seed_rl.load('run', env=own_module.make).evaluate(episodes=2)['return']['mean'])\n"
+        "options = dict(frames=200, actors=1, envs=1, gin_bindings=['import own_module'])\n"
+        "seed_rl.train('ppo', lambda: own_module.make(), logdir='run', **options)\n"
+        "print(seed_rl.load('run', True, own_module.make).evaluate(episodes=2)['return']['mean'])\n"
     )
     (tmp_path / "elsewhere").mkdir()
     result = run_python("../program.py", code=0, cwd=tmp_path / "elsewhere")

@@ -132,10 +132,10 @@ def provide() -> None:
             text = f"Flag of existing programs; here: {old.meaning}."
             _DEFINE[old.kind](name, None, text, module_name=OLD_FLAGS, allow_override=True)
             # Validators are called when all flags are parsed.
-            flags.register_validator(name, functools.partial(_obey, name))
+            flags.register_validator(name, functools.partial(_apply, name))
 
 
-def _obey(name: str, value: Any) -> bool:
+def _apply(name: str, value: Any) -> bool:
     """Sets the options of a flag that was given, and logs them.
 
     Raises:

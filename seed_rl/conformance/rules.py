@@ -82,9 +82,8 @@ class Environment:
             self.abandoned += 1
             expected = self.first(row)._replace(done=True, abandoned=True, success=row.success)
             self.expect("the call after the last step of a truncated episode", row, expected)
-            if (
-                last.episode_step == 0
-            ):  # Not: `last.done`, as of a part of a game that ends with it.
+            # Not `last.done`: a part of a game may end with it.
+            if last.episode_step == 0:
                 raise Violation(
                     f"{self.name}: the last observation of a truncated episode was not reported "
                     "before, in a call without done"

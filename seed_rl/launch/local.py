@@ -149,12 +149,15 @@ def _learner_flags(options: RunOptions, learner: int) -> list[str]:
     return [f"--learner_addresses={options.learner_addresses}", f"--learner_index={learner}"]
 
 
-def ask_program(options: RunOptions, quiet: bool = False) -> RunOptions:
+def ask_program(
+    options: RunOptions, quiet: bool = False, variables: Mapping[str, str] | None = None
+) -> RunOptions:
     """Has the main program check its flags before anything starts; takes half a second.
 
     Args:
       options: of the run.
       quiet: whether to print nothing, because a process that asks again will.
+      variables: of its environment, besides those of this process.
 
     Returns:
       The options with the length of the run, and the program's default logdir if none was given.
@@ -178,6 +181,7 @@ def ask_program(options: RunOptions, quiet: bool = False) -> RunOptions:
             capture_output=True,
             text=True,
             errors="replace",
+            env={**os.environ, **(variables or {})},
             timeout=_ANSWER_S,
         )
     except subprocess.TimeoutExpired:

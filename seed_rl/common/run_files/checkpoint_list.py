@@ -89,7 +89,7 @@ def note_model(model: Path) -> None:
     """Notes in a run's exported model of which checkpoint it is, for `newer_than_model`."""
     frames = saved_frames(model.parent)
     if frames is not None:
-        with contextlib.suppress(OSError):  # The model is good without.
+        with contextlib.suppress(OSError):  # The model works without it.
             files.write_atomically(model / MODEL_FRAMES, f"{frames}\n")
 
 

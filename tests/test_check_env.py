@@ -192,6 +192,15 @@ FAULTS: dict[str, Any] = {
     "mask_name": changed(lambda env, result: (*result[:4], {"action_masks": np.ones(2)})),
     "mask_method": fault(action_masks=lambda self: np.ones(2)),
     "success": at(3, lambda r: (*r[:4], {"is_success": "yes"})),
+    "successes": at(3, lambda r: (*r[:4], {"is_success": np.zeros(1)})),
+    "score": at(3, lambda r: (*r[:4], {"score_reward": "1"})),
+    "integers": fault(
+        observation_space=spaces.Box(0, 9, (2,), np.int64), observation=lambda self: np.ones(2)
+    ),
+    "bytes": fault(
+        observation_space=spaces.Box(0, 255, (2,), np.uint8),
+        observation=lambda self: np.ones(2),
+    ),
 }
 FAULTS |= {
     "goal_reward": lambda: Reach(compute_reward=lambda a, d, info: Reach.reward(a, d) - 1),
@@ -207,10 +216,12 @@ MUST = {
     **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
     "large_integer": "more than 1e+09",
     **{"nan_reward": "the reward nan", "action_mask": "allows no action", "success": "is_success"},
+    **{"successes": "is_success is an array of shape [1]", "score": "its score_reward is '1'"},
+    "bytes": "is float64; its space says uint8",
 }
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
-    "other_dtype": "returned float64",
+    **{"other_dtype": "returned float64", "integers": "returned float64"},
     "shared": "while a second environment",
     "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
@@ -238,6 +249,10 @@ def test_each_fault_is_found(name: str) -> None:
         "nan_reward": "nan",
         "large_integer": "nan",
         "success": "reward",
+        "successes": "reward",
+        "score": "reward",
+        "integers": "other_dtype",
+        "bytes": "dtype",
         "mask_method": "mask_name",
     }
     kind = kind.get(name, name)

@@ -86,7 +86,7 @@ def _check_single(
     facts: list[str],
     findings: Findings,
 ) -> None:
-    contract = Contract(env, findings, config.check_timeout_s)
+    contract = Contract(env, findings, config.check_timeout_s, environment.raw_observations)
     observations = contract.env.observation_space
     if not environment.raw_observations:
         observations = env_wrappers.agent_observation_space(observations)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from seed_rl.check_env.findings import Findings, Unusable
 from seed_rl.check_env.goal_check import GoalCheck
@@ -38,11 +39,19 @@ class Contract:
       masks_in: where it has action masks, see `action_masks.place`.
     """
 
-    def __init__(self, env: Any, findings: Findings, timeout_s: float):
-        """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents."""
+    def __init__(self, env: Any, findings: Findings, timeout_s: float, raw: bool = False):
+        """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents.
+
+        Args:
+          env: the environment.
+          findings: where faults are added.
+          timeout_s: after which a call counts as hanging.
+          raw: whether agents see its observations as they are (`--raw_observations`).
+        """
         self.findings = findings
         self.episodes = Episodes()
         self._timeout_s = timeout_s
+        self._raw = raw
         with findings.of("Reading its spaces", timeout_s):
             self.env = env_adapters.as_gymnasium(env)
             self.env.action_space.seed(_SEED)
@@ -165,8 +174,9 @@ class Contract:
     def _reward(self, reward: Any, info: Any, call: str) -> float:
         try:
             value = rewards.number(reward, 0)
-            score = rewards.number(info["score_reward"], 0) if "score_reward" in info else 0.0
-            rewards.number(info.get("is_success") or False, 0, "is_success")
+            score = rewards.number(info.get("score_reward", 0.0), 0, "score_reward")
+            if (success := info.get("is_success")) is not None:
+                rewards.number(success, 0, "is_success")
         except UserError as error:
             self.findings.must(
                 "reward",
@@ -204,8 +214,9 @@ class Contract:
                 "otherwise an array (np.asarray).",
             )
             raise Unusable from None
-        for spec, leaf in zip(nest.flatten(specs), leaves, strict=True):
-            self._check_leaf(spec, np.asarray(leaf), call)
+        parts = zip(nest.flatten(specs), space_lib.leaf_spaces(space), leaves, strict=True)
+        for spec, part, leaf in parts:
+            self._check_leaf(spec, part, np.asarray(leaf), call)
         if space.contains(value) or any(f.name in _EXPLAINS for f in self.findings):
             return
         arrays = [np.asarray(leaf) for leaf in leaves]
@@ -238,7 +249,9 @@ class Contract:
             "Declare the true bounds (np.inf where there are none).",
         )
 
-    def _check_leaf(self, spec: space_lib.ArraySpec, leaf: np.ndarray, call: str) -> None:
+    def _check_leaf(
+        self, spec: space_lib.ArraySpec, space: Any, leaf: np.ndarray, call: str
+    ) -> None:
         if leaf.shape != spec.shape:
             self.findings.must(
                 "shape",
@@ -248,7 +261,10 @@ class Contract:
                 "Return arrays of one shape: pad what varies, and declare that shape.",
             )
             raise Unusable
-        if leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, spec.dtype, "same_kind"):
+        choice = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
+        as_declared = self._raw or choice or spec.dtype == np.uint8  # Others become float32.
+        expected = spec.dtype if as_declared else np.dtype(np.float32)
+        if leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, expected, "same_kind"):
             self.findings.must(
                 "dtype",
                 f"{call}: {spec.name} is {leaf.dtype.name}; its space says {spec.dtype.name}.",

@@ -36,13 +36,18 @@ class ArraySpec:
         return f"{self.dtype.name}{list(self.shape)}"
 
 
-def leaf_spaces(space: spaces.Space[Any]) -> list[Any]:
-    """The spaces of all arrays of a space."""
+def nested(space: spaces.Space[Any]) -> Any:
+    """The spaces of all arrays of a space, as a nest with its structure."""
     if isinstance(space, spaces.Dict):
-        return [leaf for sub in space.spaces.values() for leaf in leaf_spaces(sub)]
+        return {key: nested(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return [leaf for sub in space.spaces for leaf in leaf_spaces(sub)]
-    return [space]
+        return tuple(nested(part) for part in space.spaces)
+    return space
+
+
+def leaf_spaces(space: spaces.Space[Any]) -> list[Any]:
+    """The spaces of all arrays of a space, in the order in which nests of them are flattened."""
+    return nest.flatten(nested(space))
 
 
 def wire_dtype(dtype: Any) -> np.dtype[Any]:
@@ -293,23 +298,17 @@ def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
     The function raises a UserError if an action is not in the space: the learner was then started
     with another action space.
     """
-    if isinstance(space, spaces.Tuple):
-        parts = [action_checker(sub, size) for sub in space.spaces]
+    checkers = nest.map_structure(lambda leaf: _leaf_checker(leaf, size), nested(space))
+    if callable(checkers):
+        return checkers
 
-        def check_tuple(actions: Any) -> Any:
-            _require(isinstance(actions, (tuple, list)) and len(actions) == len(parts), space)
-            return tuple(part(a) for part, a in zip(parts, actions, strict=True))
+    def check(actions: Any) -> Any:
+        try:
+            return nest.map_structure(lambda checker, part: checker(part), checkers, actions)
+        except (ValueError, TypeError):
+            _require(False, space)
 
-        return check_tuple
-    if isinstance(space, spaces.Dict):
-        by_key = {key: action_checker(sub, size) for key, sub in space.spaces.items()}
-
-        def check_dict(actions: Any) -> Any:
-            _require(isinstance(actions, dict) and set(actions) == set(by_key), space)
-            return {key: part(actions[key]) for key, part in by_key.items()}
-
-        return check_dict
-    return _leaf_checker(space, size)
+    return check
 
 
 def _leaf_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], np.ndarray]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium
 import numpy as np
 import tensorflow as tf
+from gymnasium import spaces
 
+from seed_rl.common import nest
+from seed_rl.common.acting.env_adapters import as_gymnasium_space
+from seed_rl.common.acting.spaces import nested
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.distributions import continuous, discrete, joint
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
-
-if TYPE_CHECKING:
-    import gymnasium
 
 _STD_FNS = {
     "safe_exp": continuous.safe_exp_std_fn,
@@ -55,15 +57,14 @@ def get_parametric_distribution_for_action_space(
     Raises:
       UserError: there is no distribution for the space.
     """
-    # Imported here so that the distributions alone do not need Gymnasium.
-    from gymnasium import spaces
-
-    from seed_rl.common.acting.env_adapters import as_gymnasium_space
-
     action_space = as_gymnasium_space(action_space)
     config = continuous_config or ContinuousDistributionConfig()
     if isinstance(action_space, (spaces.Tuple, spaces.Dict)):
-        return joint.joint_distribution(_nest(action_space, config), dtype_override=None)
+        parts = nest.map_structure(
+            lambda part: get_parametric_distribution_for_action_space(part, config),
+            nested(action_space),
+        )
+        return joint.joint_distribution(parts, dtype_override=None)
     if isinstance(action_space, spaces.Discrete):
         return discrete.categorical_distribution(
             int(action_space.n), tf.as_dtype(action_space.dtype), int(action_space.start)
@@ -114,17 +115,6 @@ def _check_vector(space: Any) -> None:
             f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
             "wrap the environment to flatten its actions."
         )
-
-
-def _nest(space: Any, config: ContinuousDistributionConfig) -> Any:
-    """The distributions of a space's parts, nested like its actions."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Tuple):
-        return tuple(_nest(part, config) for part in space)
-    if isinstance(space, spaces.Dict):
-        return {key: _nest(part, config) for key, part in space.items()}
-    return get_parametric_distribution_for_action_space(space, config)
 
 
 def _continuous(space: Any, config: ContinuousDistributionConfig) -> ParametricDistribution:

@@ -9,13 +9,11 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.common.acting.action_masks import without_mask
-from seed_rl.common.acting.spaces import is_image
+from seed_rl.common.acting.spaces import is_image, leaf_spaces
 from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.encoders import ImageEncoder, flatten_observation
 from seed_rl.common.networks.layers import Dense, variance_scaling
-
-__all__ = ["SpaceEncoder", "has_images", "is_image", "refuse_unused_flags"]
 
 ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
 """By name, the function and an initializer with which it preserves signal magnitude."""
@@ -136,21 +134,8 @@ def only_images(observation_space: spaces.Space[Any]) -> bool:
 
 
 def _seen(observation_space: spaces.Space[Any]) -> list[Any]:
-    """The spaces of the leaves that networks see: all but the action mask.
-
-    In the order of `tf.nest`, in which calls flatten observations.
-    """
-    leaves: list[Any] = tf.nest.flatten(_nested(without_mask(observation_space)))
-    return leaves
-
-
-def _nested(space: spaces.Space[Any]) -> Any:
-    """The spaces of the leaves, nested like observations."""
-    if isinstance(space, spaces.Dict):
-        return {key: _nested(part) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_nested(part) for part in space.spaces)
-    return space
+    """The spaces of the leaves that networks see: all but the action mask."""
+    return leaf_spaces(without_mask(observation_space))
 
 
 def _vectorizer(space: spaces.Space[Any]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.common.acting.spaces import is_image
 from seed_rl.common.checkpoints.checkpoints import load_weights
 from seed_rl.common.errors import UserError
-from seed_rl.common.networks.space_encoder import SpaceEncoder, is_image
+from seed_rl.common.networks.space_encoder import SpaceEncoder
 
 
 @pytest.mark.parametrize(

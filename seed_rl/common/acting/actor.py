@@ -158,7 +158,9 @@ def run_actor(environments: Environments, config: ActorConfig) -> bool:
     def end_soon() -> None:
         actor.close()
         if not ended.wait(_STOP_GRACE_S):
-            logging.error("Actor %d: an environment does not return; exiting anyway.", config.task)
+            logging.error(
+                "Actor %d: a step, or connecting, does not return; exiting anyway.", config.task
+            )
             os._exit(config.stopped_exit_code)
 
     with StopSignal(end_soon) as stop:
@@ -243,9 +245,10 @@ class Actor:
         finally:
             client.close()
         if not len(self._env_ids):
-            raise ConnectionLost(
+            raise CallError(
+                StatusCode.RESOURCE_EXHAUSTED,
                 f"fewer than {self._config.env_batch_size} of the learner's environments "
-                "(--num_envs) are free; those of a dead actor become free after a minute"
+                "(--num_envs) are free; those of a dead actor become free after a minute",
             )
 
     def _recover(self, error: ClientError) -> None:
@@ -351,17 +354,21 @@ class Actor:
         """Waits before the next attempt, longer each time; raises when the time is up."""
         remaining = self._remaining_s()
         address = self._config.server_address
-        what, reason = "no learner", str(error)
-        if isinstance(error, CallError) and error.code == StatusCode.UNAUTHENTICATED:
+        what, reason, advice = "no learner", str(error), ""
+        if not isinstance(error, CallError):
+            advice = " Check that it is running and that --server_address is right."
+        elif error.code == StatusCode.UNAUTHENTICATED:
             what = "refused by the learner"
             reason = (
                 f"its token is not the one in --auth_token_file={self._config.auth_token_file}: "
                 "copy the learner's file there; it is read again for each attempt"
             )
+        else:
+            what, reason = "cannot work with the learner", error.message
         if remaining <= 0:
             raise ActorEnded(
-                f"No learner at {address} for {self._timeout_s:g} s, giving up ({reason}). Check "
-                "that it is running and that --server_address is right.",
+                f"{what.capitalize()} at {address} for {self._timeout_s:g} s, giving up "
+                f"({reason}).{advice}",
                 ExitCode.NO_LEARNER,
             )
         level = logging.INFO if reason == self._reason else logging.WARNING

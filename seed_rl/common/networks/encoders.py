@@ -101,7 +101,7 @@ class ImpalaDeepTorso(tf.Module):
             ]
             self._sections.append((entry, blocks))
         self._dense = Dense(
-            256,
+            self.num_features,
             activation=tf.nn.relu,
             kernel_initializer=_RELU_INIT,
             compute_dtype=compute_dtype,

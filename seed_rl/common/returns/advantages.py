@@ -18,7 +18,6 @@ passes later rewards or values back to earlier steps. `done_abandoned` wins wher
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tensorflow as tf
@@ -156,7 +155,7 @@ class GAE(AdvantageEstimator):
         self.lambda_ = lambda_
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        return functools.partial(gae, lambda_=self.lambda_)(*args, **kwargs)
+        return gae(*args, **{"lambda_": self.lambda_, **kwargs})
 
 
 class VTrace(AdvantageEstimator):
@@ -171,10 +170,8 @@ class VTrace(AdvantageEstimator):
         self.max_importance_weight = max_importance_weight
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        estimate = functools.partial(
-            vtrace, lambda_=self.lambda_, max_importance_weight=self.max_importance_weight
-        )
-        return estimate(*args, **kwargs)
+        own = {"lambda_": self.lambda_, "max_importance_weight": self.max_importance_weight}
+        return vtrace(*args, **{**own, **kwargs})
 
 
 class NStep(AdvantageEstimator):

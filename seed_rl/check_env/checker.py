@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from seed_rl.check_env import cost as cost_lib
 from seed_rl.check_env import space_check
-from seed_rl.check_env.contract import Contract
+from seed_rl.check_env.contract import Contract, random_action
 from seed_rl.check_env.cost import Clock, Cost
 from seed_rl.check_env.findings import Findings, Unusable
 from seed_rl.common import nest
@@ -95,7 +95,7 @@ def _check_single(
         arguments = gym_env.keyword_arguments(environment)
         contract.check(config.check_steps, lambda: gym_env.make(environment, arguments))
     finally:
-        facts += _of_masks(contract.masks_in)
+        facts += _of_masks(contract.masks)
     lengths = contract.episodes.lengths
     if lengths:
         facts.append(
@@ -107,10 +107,8 @@ def _check_single(
 
         def step(clock: Clock) -> None:
             space, (observation,) = played.action_space, last
-            if action_masks.is_masked(played.observation_space):
-                action = action_masks.allowed_actions(space, observation[action_masks.KEY], random)
-            else:
-                action = space.sample()
+            mask = observation[action_masks.KEY] if contract.masks else None
+            action = random_action(space, mask, random)
             last[0], _, terminated, truncated, _ = played.step(action)
             clock.steps += 1
             if terminated or truncated:
@@ -138,9 +136,7 @@ def _check_vector(
     space_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
     facts += _of_spaces(env.observation_space, env.action_space)
     facts.append(f"A vector environment that resets {_MODES[env.autoreset_mode]}.")
-    if action_masks.is_masked(env.observation_space):  # The adapter puts them there.
-        own = action_masks.is_masked(env.env.single_observation_space)
-        facts += _of_masks("observation" if own else "info")
+    facts += _of_masks(env.masks)
     size = len(env.env_ids)
     env.action_space.seed(1)
     actions = [_batch(env.action_space, size) for _ in range(max(config.check_steps // size, 2))]
@@ -156,7 +152,7 @@ def _check_vector(
         )
 
     def action(number: int, observation: Any) -> Any:
-        if not action_masks.is_masked(env.observation_space):
+        if not env.masks:
             return actions[number % len(actions)]
         mask, random = observation[action_masks.KEY], np.random.default_rng(number)
         return action_masks.allowed_actions(env.action_space, mask, random)
@@ -174,18 +170,10 @@ def _check_vector(
 
     first, second = play(1), play(1)
     if not all(map(np.array_equal, first, second)) and np.isfinite(np.concatenate(first)).all():
-        findings.should(
-            "determinism",
-            "Two runs with the same seed and the same actions differ.",
-            "Runs cannot be repeated: --seed has no effect on this environment.",
-            "Seed all random generators in reset(seed=...).",
-        )
+        findings.not_deterministic("somewhere")
     if not (np.abs(np.concatenate(first)) <= LARGEST).all():
-        findings.must(
-            "nan",
-            f"Observations or rewards contain NaN, infinity or more than {LARGEST:.0e}.",
-            "Gradients become NaN or infinite; the learner stops if they keep coming.",
-            "Find the division by 0 or the simulation that diverges.",
+        findings.not_finite(
+            f"Observations or rewards contain NaN, infinity or more than {LARGEST:.0e}"
         )
     if config.check_seconds:
 
@@ -238,8 +226,11 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
     ]
 
 
-def _of_masks(where: str) -> list[str]:
-    return [f"Action masks: in the {where}; agents choose only what they allow."] if where else []
+def _of_masks(masks: action_masks.ActionMasks | None) -> list[str]:
+    if masks is None:
+        return []
+    where = "info" if masks.in_info else "observation"
+    return [f"Action masks: in the {where}; agents choose only what they allow."]
 
 
 def _of_cost(cost: Cost, observations: Any, actions: Any) -> list[str]:

@@ -36,7 +36,7 @@ class Contract:
     """Plays an environment with random actions, and checks everything that it returns.
 
     Attributes:
-      masks_in: where it has action masks, see `action_masks.place`.
+      masks: its action masks; None: it has none, or they are not known yet.
     """
 
     def __init__(self, env: Any, findings: Findings, timeout_s: float, raw: bool = False):
@@ -56,8 +56,7 @@ class Contract:
             self.env = env_adapters.as_gymnasium(env)
             self.env.action_space.seed(_SEED)
             space = self.env.observation_space
-            self.masks_in = ""
-            self._masks: action_masks.ActionMasks | None = None
+            self.masks: action_masks.ActionMasks | None = None
             self._mask: Any = None  # What the last observation allows.
             self._random = np.random.default_rng(_SEED)
             self._goals = GoalCheck(self.env, space, findings, timeout_s)
@@ -76,7 +75,7 @@ class Contract:
         check_spaces(self.env.observation_space, self.env.action_space, self.findings)
         self._find_masks()
         alone = self._check_seed(min(steps, 200))
-        if alone and self._masks is None:  # Which actions the other one allows would not be known.
+        if alone and self.masks is None:  # Which actions the other one allows would not be known.
             self._check_beside_another(make, alone)
         self._play(steps)
         self._goals.check_batch()
@@ -120,26 +119,19 @@ class Contract:
 
     def random_action(self) -> Any:
         """An action that the environment allows."""
-        space = self.env.action_space
-        if self._masks is None:
-            return space.sample()
-        return action_masks.allowed_actions(space, self._mask, self._random)
+        return random_action(self.env.action_space, self._mask, self._random)
 
     def _find_masks(self) -> None:
         env, space = self.env, self.env.observation_space
         try:
             with self.findings.of("reset()", self._timeout_s):
-                where = action_masks.place(env, space, env.action_space)
-            self.masks_in = where
-            if where:
                 name = type(env.unwrapped).__name__
-                in_info = where == "info"
-                self._masks = action_masks.ActionMasks(space, env.action_space, in_info, name)
+                self.masks = action_masks.find_masks(env, space, env.action_space, name)
         except UserError as error:
             self._bad_mask(str(error))
 
     def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
-        if self._masks is None:
+        if self.masks is None:
             if not action_masks.choices(self.env.action_space):
                 return
             masked = action_masks.KEY in info
@@ -156,8 +148,8 @@ class Contract:
                 )
             return
         try:
-            mask = self._masks.find(observation, info)
-            self._mask = self._masks.put(observation, mask, over)[action_masks.KEY]
+            mask = self.masks.find(observation, info)
+            self._mask = self.masks.put(observation, mask, over)[action_masks.KEY]
         except UserError as error:
             self._bad_mask(f"{call}: {error}")
 
@@ -187,18 +179,8 @@ class Contract:
             raise Unusable from None
         for number in (value, score):
             if not abs(number) <= LARGEST:
-                self._not_finite(f"{call} returned the reward {number}")
+                self.findings.not_finite(f"{call} returned the reward {number}")
         return value
-
-    def _not_finite(self, what: str) -> None:
-        self.findings.must(
-            "nan",
-            f"{what}.",
-            "Gradients become NaN or infinite; the learner skips such batches and stops if they "
-            "keep coming.",
-            "Find the division by 0, the unset value or the simulation that diverges; end the "
-            "episode before that.",
-        )
 
     def _check_observation(self, value: Any, call: str) -> None:
         space = self.env.observation_space
@@ -274,7 +256,7 @@ class Contract:
             raise Unusable
         is_number = leaf.dtype.kind in "fiu"
         if is_number and not (np.abs(leaf.astype(np.float64)) <= LARGEST).all():
-            self._not_finite(
+            self.findings.not_finite(
                 f"{call}: {spec.name} contains NaN, infinity or more than {LARGEST:.0e}"
             )
 
@@ -284,13 +266,7 @@ class Contract:
         for number, (first, second) in enumerate(zip(*runs, strict=False)):
             if not _same(first, second):
                 place = f"step {number}" if number else "the first observation"
-                self.findings.should(
-                    "determinism",
-                    f"Two episodes with the same seed and the same actions differ from {place} on.",
-                    "Runs cannot be repeated: --seed has no effect on this environment.",
-                    "Draw all randomness from self.np_random, which super().reset(seed=seed) sets, "
-                    "and not from random, np.random or the time.",
-                )
+                self.findings.not_deterministic(f"from {place} on")
                 return None
         return runs[0]
 
@@ -409,6 +385,11 @@ class Contract:
 
 
 _EXPLAINS = {"nan", "shape", "dtype", "structure"}
+
+
+def random_action(space: Any, mask: Any, random: np.random.Generator) -> Any:
+    """An action of one environment that its mask allows; without a mask, any."""
+    return space.sample() if mask is None else action_masks.allowed_actions(space, mask, random)
 
 
 def _copied(value: Any) -> Any:

@@ -58,6 +58,27 @@ class Findings:
         """Adds a finding that makes training slower or worse."""
         self._found.setdefault(name, Finding(name, False, what, cost, fix))
 
+    def not_finite(self, what: str) -> None:
+        """Adds that observations or rewards are not finite."""
+        self.must(
+            "nan",
+            f"{what}.",
+            "Gradients become NaN or infinite; the learner skips such batches and stops if they "
+            "keep coming.",
+            "Find the division by 0, the unset value or the simulation that diverges; end the "
+            "episode before that.",
+        )
+
+    def not_deterministic(self, where: str) -> None:
+        """Adds that the same seed gave other episodes."""
+        self.should(
+            "determinism",
+            f"Two runs with the same seed and the same actions differ {where}.",
+            "Runs cannot be repeated: --seed has no effect on this environment.",
+            "Draw all randomness from self.np_random, which super().reset(seed=seed) sets, and not "
+            "from random, np.random or the time.",
+        )
+
     @contextlib.contextmanager
     def of(self, call: str, timeout_s: float) -> Iterator[None]:
         """Records exceptions and hangs of a call as findings.

@@ -8,6 +8,7 @@ is either the entry `action_mask` of a `Dict` observation, or `info["action_mask
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,6 +84,7 @@ class ActionMasks:
 
     Attributes:
       observation_space: of one environment, with the mask.
+      in_info: whether the masks are in the infos, rather than in the observations.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, in_info: bool, owner: str):
@@ -91,7 +93,7 @@ class ActionMasks:
         Args:
           observation_space: of one environment.
           action_space: of one environment.
-          in_info: whether the masks are in the infos, rather than in the observations.
+          in_info: see above.
           owner: the environment's name, for messages.
 
         Raises:
@@ -103,7 +105,7 @@ class ActionMasks:
                 f"{owner}: its observations have an {KEY}, but only Discrete and MultiDiscrete "
                 f"actions can be masked, not {action_space}. Give that part another name."
             )
-        self._in_info, self._owner = in_info, owner
+        self.in_info, self._owner = in_info, owner
         self._alone = not isinstance(observation_space, spaces.Dict)
         parts = {"observation": observation_space} if self._alone else observation_space.spaces
         width = sum(self._choices)
@@ -123,7 +125,7 @@ class ActionMasks:
         Raises:
           UserError: it has another size.
         """
-        source = info if self._in_info else observation
+        source = info if self.in_info else observation
         if KEY not in source:
             return np.zeros((*size, sum(self._choices)), np.uint8)
         return self._flat(source[KEY], size)
@@ -167,12 +169,11 @@ class ActionMasks:
 class MaskedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose observations contain its masks."""
 
-    def __init__(self, env: Any, in_info: bool):
-        """Wraps `env`; for `in_info`, see `ActionMasks`."""
+    def __init__(self, env: Any, masks: ActionMasks):
+        """Wraps `env`, with its masks."""
         super().__init__(env)
-        name = type(env.unwrapped).__name__
-        self._masks = ActionMasks(env.observation_space, env.action_space, in_info, name)
-        self.observation_space = self._masks.observation_space
+        self._masks = masks
+        self.observation_space = masks.observation_space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -187,8 +188,10 @@ class MaskedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
 
-def place(env: Any, observation_space: Any, action_space: Any) -> str:
-    """Where an environment has its masks: "observation", "info" or, without masks, "".
+def find_masks(
+    env: Any, observation_space: Any, action_space: Any, owner: str
+) -> ActionMasks | None:
+    """The masks of an environment, or of a vector environment; None: it has none.
 
     Only a reset can tell whether masks are in the infos, so environments with discrete actions are
     reset once; an error of that reset is ignored, as it will be reported the next time.
@@ -197,12 +200,15 @@ def place(env: Any, observation_space: Any, action_space: Any) -> str:
       env: an environment or a vector environment.
       observation_space: of one environment.
       action_space: of one environment.
+      owner: see `ActionMasks`.
+
+    Raises:
+      UserError: its actions cannot be masked.
     """
-    if is_masked(observation_space):
-        return "observation"
-    if choices(action_space):
-        try:
-            return "info" if KEY in env.reset()[1] else ""
-        except (Exception, SystemExit):
-            return ""
-    return ""
+    in_info = False
+    if not is_masked(observation_space):
+        with contextlib.suppress(Exception, SystemExit):
+            in_info = bool(choices(action_space)) and KEY in env.reset()[1]
+        if not in_info:
+            return None
+    return ActionMasks(observation_space, action_space, in_info, owner)

@@ -205,8 +205,10 @@ def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, An
     if agent_action_space(env.action_space) is not env.action_space:
         env = AgentActions(env)
     specs(env.observation_space)
-    if where := action_masks.place(env, env.observation_space, env.action_space):
-        env = action_masks.MaskedObservations(env, where == "info")
+    name = type(env.unwrapped).__name__
+    masks = action_masks.find_masks(env, env.observation_space, env.action_space, name)
+    if masks:
+        env = action_masks.MaskedObservations(env, masks)
     if observations and agent_observation_space(env.observation_space) is not env.observation_space:
         env = AgentObservations(env)
     return env

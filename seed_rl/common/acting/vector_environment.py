@@ -69,14 +69,10 @@ class VectorEnvironment:
         self.env = env
         self._single_space = env.single_observation_space
         self._name = f"Environments {rewards.describe_ids(self.env_ids)}"
-        self._masks: action_masks.ActionMasks | None = None
         space = self._single_space
-        if where := action_masks.place(env, space, env.single_action_space):
-            in_info = where == "info"
-            self._masks = action_masks.ActionMasks(
-                space, env.single_action_space, in_info, self._name
-            )
-            space = self._masks.observation_space
+        self.masks = action_masks.find_masks(env, space, env.single_action_space, self._name)
+        if self.masks:
+            space = self.masks.observation_space
         self.observation_space = space
         self._convert: Callable[[Any], Any] = lambda value: value
         if not raw_observations:
@@ -125,7 +121,7 @@ class VectorEnvironment:
         if self.autoreset_mode == AutoresetMode.DISABLED and abandoned.any():
             begun = self._reset_rows(abandoned)  # The environment does not step finished episodes.
             self._begun_mask = self._mask(*begun)
-        if self._masks is not None and self._begun_mask is not None and abandoned.any():
+        if self.masks is not None and self._begun_mask is not None and abandoned.any():
             # The actions for last states, which the protocol ignores, are applied to new episodes.
             allowed = action_masks.allowed_actions(self.action_space, self._begun_mask)
             actions = _with_rows(actions, allowed, abandoned)
@@ -194,7 +190,7 @@ class VectorEnvironment:
 
     def _mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Action masks <uint8>[k, choices]; () if there are none."""
-        return self._masks.find(observation, info, len(self.env_ids)) if self._masks else ()
+        return self.masks.find(observation, info, len(self.env_ids)) if self.masks else ()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):
@@ -203,8 +199,8 @@ class VectorEnvironment:
     def _observation(self, raw: Any, mask: Any) -> Any:
         """Converts the observations, and checks that they fit the space that agents see."""
         size = len(self.env_ids)
-        if self._masks is not None:
-            raw = self._masks.put(raw, mask, self.truncated)
+        if self.masks is not None:
+            raw = self.masks.put(raw, mask, self.truncated)
 
         def fit(spec: spaces.ArraySpec, leaf: Any) -> np.ndarray:
             leaf = spaces.fitting(spec, leaf, self._owner, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -112,7 +113,7 @@ class VTrace(ActorCriticAlgorithm):
         if self._mixer is None:
             return super().dataset(store, batch_size, encode)
         self._store = store
-        return self._mixer.dataset(super().dataset(store, batch_size, lambda new: new), encode)
+        return self._mixer.dataset(functools.partial(super().dataset, store, batch_size), encode)
 
     def extra_files(self) -> dict[str, Any]:
         if self._mixer is None:

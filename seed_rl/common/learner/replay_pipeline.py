@@ -257,23 +257,33 @@ class ReplayMixer:
         self.replay = replay
         self._ratio = ratio
 
-    def dataset(self, new: tf.data.Dataset, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
-        """Batches `encode(Unroll)`: those of `new`, then `ratio` times as many from the replay."""
+    def dataset(
+        self,
+        new: Callable[[Callable[[Nest], Nest]], tf.data.Dataset],
+        encode: Callable[[Nest], Nest],
+    ) -> tf.data.Dataset:
+        """Batches `encode(Unroll)`: new ones, then `ratio` times as many from the replay.
 
-        def mix(unrolls: Unroll) -> Nest:
-            tensors = tf.nest.flatten(unrolls)
+        Args:
+          new: `new(encode)` is a dataset of new unrolls, see `Algorithm.dataset`.
+          encode: applied to each mixed batch.
+        """
+        specs = self.replay.layout.specs
+        # The batch is the second dimension, after time; in recurrent states, the first.
+        num_states = len(tf.nest.flatten(specs.agent_state))
+
+        def mix(*tensors: tf.Tensor) -> Nest:
             replayed = tf.numpy_function(self._exchange, tensors, [t.dtype for t in tensors])
-            # The batch is the second dimension, after time; in recurrent states, the first.
-            num_states = len(tf.nest.flatten(unrolls.agent_state))
             mixed = []
             for i, (fresh, old) in enumerate(zip(tensors, replayed, strict=True)):
                 axis = 0 if i < num_states else 1
                 shape = fresh.shape.as_list()
                 shape[axis] *= self._ratio
                 mixed.append(tf.concat([fresh, tf.ensure_shape(old, shape)], axis))
-            return encode(tf.nest.pack_sequence_as(unrolls, mixed))
+            return encode(tf.nest.pack_sequence_as(specs, mixed))
 
-        return new.map(mix).prefetch(1)
+        # Flat in between, because tf.data turns lists into tensors.
+        return new(lambda unrolls: tuple(tf.nest.flatten(unrolls))).map(mix).prefetch(1)
 
     def _exchange(self, *fields: np.ndarray) -> Sequence[np.ndarray]:
         """Inserts the new unrolls that can be learned from; returns the fields of replayed ones.

@@ -16,30 +16,32 @@ EMPTY = 12
 def uniform_replay() -> PrioritizedReplay:
     number, flag, count = (FieldSpec((2,), dtype) for dtype in (np.float32, np.bool_, np.int32))
     state = FieldSpec((), np.float32, time=False)
-    specs = Unroll(state, (), EnvOutput(number, flag, number, flag, count), ())
+    specs = Unroll([state, state], (), EnvOutput(number, flag, number, flag, count), ())
     config = ReplayConfig(replay_buffer_min_size=1, replay_ratio=0.0)
     return PrioritizedReplay(config, specs, seed=0)
 
 
 def test_new_unrolls_are_mixed_with_all_earlier_ones() -> None:
     """Guards LASER's batches: the new ones first, each once, then the right number of others, with
-    their own recurrent states; and a replay into which nothing comes that is not finite or has no
-    transition.
+    their own recurrent states (in a list, as Keras returns them); and a replay into which nothing
+    comes that is not finite or has no transition.
     """
     count, ratio = 30, 3
     rewards = tf.reshape(tf.range(2.0 * count), [count, 2])
     rewards = tf.where(rewards == 7, np.inf, rewards)
-    new = tf.data.Dataset.from_tensor_slices(rewards).map(
-        lambda r: tf.nest.map_structure(tf.identity, two_steps(r))
-    )
+    slices = tf.data.Dataset.from_tensor_slices(rewards)
     mixer = ReplayMixer(uniform_replay(), ratio)
     replayed: list[float] = []
-    for i, batch in enumerate(mixer.dataset(new, lambda unrolls: unrolls)):
-        assert isinstance(batch, Unroll)
-        reward = batch.env_outputs.reward.numpy()
+    batches = mixer.dataset(
+        lambda encode: slices.map(lambda r: encode(two_steps(r))),
+        lambda unrolls: (*unrolls.agent_state, unrolls.env_outputs.reward),
+    )
+    for i, batch in enumerate(batches):
+        one, two, reward = (tensor.numpy() for tensor in batch)
         assert reward.shape == (2, 8)
         np.testing.assert_array_equal(reward[0, :2], rewards[i])
-        np.testing.assert_array_equal(reward, np.stack([batch.agent_state.numpy()] * 2))
+        np.testing.assert_array_equal(reward, [one, one])
+        np.testing.assert_array_equal(reward, [-two, -two])
         replayed.extend(reward[0, 2:])
     assert len(mixer.replay) == 2 * count - 2
     assert set(replayed) <= set(np.delete(np.arange(2 * count), [7, EMPTY]))
@@ -47,7 +49,7 @@ def test_new_unrolls_are_mixed_with_all_earlier_ones() -> None:
 
 
 def two_steps(rewards: tf.Tensor) -> Unroll:
-    """Unrolls whose rewards and recurrent state are `rewards`; all of `EMPTY` is abandoned."""
+    """Unrolls whose rewards and recurrent states are ±`rewards`; all of `EMPTY` is abandoned."""
     both = tf.stack([rewards, rewards])
     flags, steps = tf.equal(both, EMPTY), tf.zeros_like(both, tf.int32)
-    return Unroll(rewards, (), EnvOutput(both, flags, both, flags, steps), ())
+    return Unroll([rewards, -rewards], (), EnvOutput(both, flags, both, flags, steps), ())

@@ -244,7 +244,9 @@ def minimize(
     """
     with tf.GradientTape() as tape:
         result = loss()
-    gradients = tape.gradient(result.loss, variables)
+    gradients = [  # Dense: the norm of slices, of an embedding say, takes equal indices for others.
+        g if g is None else tf.convert_to_tensor(g) for g in tape.gradient(result.loss, variables)
+    ]
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     if replicas > 1:
         gradients = _averaged(gradients)

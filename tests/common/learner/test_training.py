@@ -131,6 +131,28 @@ def test_multipliers_do_not_clip_the_network():
     assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
 
 
+class Embedding(Line):
+    """Reads the first row of an embedding twice."""
+
+    def make_network(self):
+        agent = tf.Module()
+        agent.table = tf.Variable([[1.0], [1.0]])
+        return agent
+
+    def loss(self, batch):
+        return StepResult(batch * tf.reduce_sum(tf.gather(self.network.table, [0, 0])), {})
+
+
+def test_rows_read_twice_are_clipped_by_their_whole_gradient():
+    """Guards the norm of sparse gradients, which list such a row twice."""
+    algorithm = Embedding()
+    strategy = tf.distribute.get_strategy()
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm=1.0)
+    metrics, _ = step.run(tf.constant(3.0))
+    assert float(metrics["gradient_norm"]) == pytest.approx(6.0)
+    np.testing.assert_allclose(algorithm.network.table, [[0.9], [1.0]], rtol=1e-6)
+
+
 class Own(Line):
     """The same with a function of the user's on the batch."""
 

@@ -206,13 +206,16 @@ def create_entropy_cost(config: VTraceConfig) -> Coefficient:
     """The weight of the entropy bonus: fixed, or a multiplier that keeps the entropy at a target.
 
     Raises:
-      UserError: there is a target, but the initial weight is 0.
+      UserError: the weight is to be adjusted, but starts at 0.
     """
     target, cost = config.target_entropy, config.entropy_cost
-    if target is not None and cost == 0:
-        raise UserError("--target_entropy needs an initial --entropy_cost above 0.")
     if target is None or config.entropy_cost_adjustment_speed == 0:
         return FixedCoefficient(cost)
+    if cost == 0:
+        raise UserError(
+            "--target_entropy needs an initial --entropy_cost above 0. For no entropy bonus, add "
+            "--entropy_cost_adjustment_speed=0."
+        )
     return LagrangeInequalityCoefficient(
         threshold=-target,  # For minus the entropy.
         init_alpha=cost,

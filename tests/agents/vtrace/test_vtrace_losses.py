@@ -323,12 +323,14 @@ def test_the_policy_does_not_learn_through_the_cost_nor_the_cost_through_the_pol
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("value", [0.3, 0.0])
 @pytest.mark.parametrize(
     "options", [{}, {"target_entropy": 0.5, "entropy_cost_adjustment_speed": 0.0}]
 )
-def test_a_fixed_entropy_cost_has_no_variables(options):
-    cost = losses.create_entropy_cost(VTraceConfig(entropy_cost=0.3, **options))
-    assert not cost.variables and cost().numpy() == pytest.approx(0.3)
+def test_a_fixed_entropy_cost_has_no_variables(options, value):
+    """Guards, too, training without entropy bonus where a preset has a target."""
+    cost = losses.create_entropy_cost(VTraceConfig(entropy_cost=value, **options))
+    assert not cost.variables and cost().numpy() == pytest.approx(value)
 
 
 def test_a_target_entropy_needs_a_cost_to_begin_with():

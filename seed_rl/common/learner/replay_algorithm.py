@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from seed_rl.common.config.replay_config import SAVE_ALWAYS, SAVE_AT_STOP, ReplayConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.replay_pipeline import (
@@ -89,7 +91,7 @@ class ReplayAlgorithm(Algorithm):
             inserted = int(self._num_inserted.numpy())
             self._store = store
             self._writer = ReplayWriter(
-                store, self.replay, self._prepare_on_cpu, self._check_network, inserted
+                store, self.replay, self._insertion, self._check_network, inserted
             )
         source = BatchSource(self.replay, batch_size, self.hindsight())
         self._sources.append(source)
@@ -144,11 +146,10 @@ class ReplayAlgorithm(Algorithm):
         self._priorities.close()
 
     def _prepare(self, unrolls: Unroll) -> tuple[Unroll, tf.Tensor]:
-        return self.kept(unrolls), self.initial_priorities(unrolls)
-
-    def _prepare_on_cpu(self, unrolls: Unroll) -> tuple[Unroll, tf.Tensor]:
-        with tf.device("/cpu:0"):
-            return self._insertion(unrolls)
+        # A NaN in the network's inputs need not reach its outputs: a ReLU may turn it into 0.
+        finite = finite_unrolls.finite(unrolls.agent_state, unrolls.env_outputs)
+        priorities = self.initial_priorities(unrolls)
+        return self.kept(unrolls), tf.where(finite, priorities, math.nan)
 
     def _check_network(self) -> None:
         """Raises UserError if the weights are not finite."""

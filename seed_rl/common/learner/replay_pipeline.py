@@ -8,10 +8,10 @@ Each arrow is a separate thread, which waits when the next one is behind.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,8 @@ DIVERGED = (
 )
 
 Prepare = Callable[[Unroll], tuple[Unroll, tf.Tensor]]
-"""Unrolls from inference -> (what the replay keeps of them, priorities <float32>[batch])."""
+"""Unrolls from inference -> (what the replay keeps of them, priorities <float32>[batch]). Unrolls
+whose priority is not finite are left out."""
 
 
 class SampledUnrolls(NamedTuple):
@@ -101,8 +102,9 @@ class ReplayWriter:
 
     def _run(self) -> None:
         try:
-            while True:
-                self._move()
+            with tf.device("/cpu:0"):  # On an accelerator it would queue behind training steps.
+                while True:
+                    self._move()
         except (tf.errors.OutOfRangeError, ReplayClosed):
             pass
         except UserError as error:
@@ -119,9 +121,7 @@ class ReplayWriter:
         stored = self._store.dequeue(min(max(waiting, 1), MOST_AT_ONCE))
         prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), prepared)
-        # A NaN in the network's inputs need not reach its outputs: a ReLU may turn it into 0.
-        finite = finite_unrolls.finite(stored.agent_state, stored.steps.env_outputs)
-        good = np.isfinite(priorities) & finite.numpy()
+        good = np.isfinite(priorities)
         if not good.all():
             self._check_network()
             self._store.not_finite.note(stored.env_ids.numpy()[~good])
@@ -135,13 +135,10 @@ class PriorityWriter:
     """Writes new priorities back to the replay while training continues."""
 
     def __init__(self, replay: PrioritizedReplay):
-        """Starts the thread."""
         self._replay = replay
-        self._queue: queue.Queue[Nest | None] = queue.Queue(_PENDING_UPDATES)
-        self._error: BaseException | None = None
+        self._thread = futures.ThreadPoolExecutor(1, "priority-writer")
+        self._pending: deque[futures.Future[None]] = deque()
         self._recent: deque[np.ndarray] = deque(maxlen=_RECENT)
-        self._thread = threading.Thread(target=self._run, name="priority-writer", daemon=True)
-        self._thread.start()
 
     def put(self, indices: Any, priorities: Any) -> None:
         """Queues tensors [batch], which the accelerator may still be computing.
@@ -149,9 +146,10 @@ class PriorityWriter:
         Raises:
           UserError: earlier priorities were not finite.
         """
-        if self._error is not None:
-            raise self._error
-        self._queue.put((indices, priorities))
+        pending = self._pending
+        while pending and (pending[0].done() or len(pending) == _PENDING_UPDATES):
+            pending.popleft().result()
+        pending.append(self._thread.submit(self._write, indices, priorities))
 
     def recent(self) -> np.ndarray:
         """Priorities of the latest training steps, <float32>[n]."""
@@ -160,22 +158,11 @@ class PriorityWriter:
 
     def flush(self) -> None:
         """Waits until everything put so far is written."""
-        self._queue.join()
+        futures.wait(self._pending)
 
     def close(self) -> None:
         """Writes pending updates and stops the thread."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (update := self._queue.get()) is not None:
-            try:
-                if self._error is None:  # Otherwise discard it; `put` raises the error.
-                    self._write(*update)
-            except BaseException as error:
-                self._error = error
-            finally:
-                self._queue.task_done()
+        self._thread.shutdown()
 
     def _write(self, indices: Any, priorities: Any) -> None:
         priorities = np.asarray(priorities)
@@ -292,7 +279,8 @@ class ReplayMixer:
         throughout; if the whole batch is not finite, it replaces nothing. Neither kind is stored.
         """
         new = tf.nest.pack_sequence_as(self.replay.layout.specs, fields)
-        finite = finite_unrolls.finite(new.agent_state, new.env_outputs).numpy()
+        with tf.device("/cpu:0"):  # On an accelerator it would queue behind training steps.
+            finite = finite_unrolls.finite(new.agent_state, new.env_outputs).numpy()
         good = finite & ~new.env_outputs.abandoned[1:].all(axis=0)
         if good.any():
             self.replay.insert(_chosen(new, good))

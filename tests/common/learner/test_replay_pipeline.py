@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from seed_rl.common.config.replay_config import ReplayConfig
-from seed_rl.common.learner.replay_pipeline import ReplayMixer
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner.replay_pipeline import PriorityWriter, ReplayMixer
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Unroll
 
@@ -53,3 +55,15 @@ def two_steps(rewards: tf.Tensor) -> Unroll:
     both = tf.stack([rewards, rewards])
     flags, steps = tf.equal(both, EMPTY), tf.zeros_like(both, tf.int32)
     return Unroll([rewards, -rewards], (), EnvOutput(both, flags, both, flags, steps), ())
+
+
+def test_priorities_that_are_not_finite_end_the_run() -> None:
+    """Guards that an error of the thread reaches the learner, after what came before it."""
+    writer = PriorityWriter(uniform_replay())
+    writer.put(np.arange(2), np.ones(2, np.float32))
+    writer.put(np.arange(2), np.array([1.0, np.nan], np.float32))
+    writer.flush()
+    with pytest.raises(UserError, match="diverged"):
+        writer.put(np.arange(2), np.ones(2, np.float32))
+    writer.close()
+    np.testing.assert_array_equal(writer.recent(), [1.0, 1.0])

@@ -16,7 +16,13 @@ from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.nightly
 
-FLAGS = ("--learners=2", "--insecure", "--batch_size=8", "--save_checkpoint_secs=2")
+FLAGS = (
+    "--learners=2",
+    "--insecure",
+    "--batch_size=8",
+    "--save_checkpoint_secs=2",
+    "--normalize_observations",
+)
 
 
 def learner(place, index):

@@ -57,8 +57,8 @@ class CollectiveLearner(Learner):
         for variable in variables.variables(self._algorithm.network):
             if variable.synchronization == tf.VariableSynchronization.ON_READ:
                 raise UserError(
-                    f"The network's {variable.name} is a sum over replicas, which cannot be saved "
-                    "with several learners: leave out --normalize_observations."
+                    f"The network's {variable.name} is synchronized ON_READ, which cannot be saved "
+                    "with several learners. Sum over the replicas as you assign it."
                 )
         frames = self._exchange([self._start_frames, self.train_steps])
         if (frames != frames[0]).any():

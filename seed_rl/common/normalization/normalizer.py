@@ -23,7 +23,6 @@ _LARGEST = 1e15
 class Normalizer(tf.Module):
     """clip((x - mean) / (std + eps)), per element of the last dimension.
 
-    Each replica adds its part of a batch to sums of its own; `finish_update` merges them.
     The sums are float64, so that the deviation of samples far from 0 is not lost. Samples that are
     not finite, or beyond ±1e15, are left out, element by element.
 
@@ -53,48 +52,46 @@ class Normalizer(tf.Module):
         zeros = np.zeros(size)
         names = ("count", "total", "squares")
         self._sums = [replicated.variable(zeros, name) for name in names]
-        self._parts = [replicated.accumulator(zeros, f"new_{name}") for name in names]
+        self._parts = [replicated.variable(zeros, f"new_{name}") for name in names]
         self.mean = replicated.variable(np.zeros(size, np.float32), "mean")
         self.std = replicated.variable(np.ones(size, np.float32), "std")
         self._built = True
 
     def update(self, input_: tf.Tensor, only_accumulate: bool = False) -> None:
-        """Takes samples into account.
+        """Takes samples into account; on several replicas, those of all.
 
         Args:
           input_: <float32>[..., size].
-          only_accumulate: whether to leave the output as it is until `finish_update`. This needs no
-            communication between replicas.
+          only_accumulate: whether to leave the output as it is until `finish_update`.
         """
         self._build_once(input_)
         flat = tf.reshape(tf.cast(input_, tf.float64), [-1, input_.shape[-1]])
         counted = tf.abs(flat) <= _LARGEST  # False for NaN.
         x = tf.stop_gradient(tf.where(counted, flat, tf.zeros_like(flat)))
-        for part, values in zip(
-            self._parts, (tf.cast(counted, tf.float64), x, tf.square(x)), strict=True
-        ):
-            part.assign_add(tf.reduce_sum(values, 0))
+        values = (tf.cast(counted, tf.float64), x, tf.square(x))
+        parts = replicated.sums([tf.reduce_sum(value, 0) for value in values])
+        for new, part in zip(self._parts, parts, strict=True):
+            new.assign_add(part)
         if not only_accumulate:
             self.finish_update()
 
     def finish_update(self) -> None:
-        """Merges what all replicas have accumulated into the statistics.
+        """Merges what was accumulated into the statistics.
 
         On several replicas, call it on all of them within `strategy.run`, or once outside.
         """
         if not self._built:
             return
-        news = replicated.sums([part.read_value() for part in self._parts])
         count, total, squares = (
-            old.read_value() + new for old, new in zip(self._sums, news, strict=True)
+            old + new for old, new in zip(self._sums, self._parts, strict=True)
         )
         mean = tf.math.divide_no_nan(total, count)
         variance = tf.maximum(tf.math.divide_no_nan(squares, count) - tf.square(mean), 0.0)
         std = tf.where(count > 0, tf.sqrt(variance), tf.ones_like(variance))
         for old, value in zip(self._sums, (count, total, squares), strict=True):
             old.assign(value)
-        for part in self._parts:
-            part.assign(tf.zeros_like(part))
+        for new in self._parts:
+            new.assign(tf.zeros_like(new))
         self.mean.assign(tf.cast(mean, tf.float32))
         self.std.assign(tf.cast(std, tf.float32))
 

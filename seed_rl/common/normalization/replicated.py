@@ -42,15 +42,3 @@ def variable(initial: np.ndarray, name: str, trainable: bool = False) -> tf.Vari
             name=name,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
-
-
-def accumulator(initial: np.ndarray, name: str) -> tf.Variable:
-    """A sum of which each replica keeps a part; read outside `strategy.run`, it is the total."""
-    with tf.init_scope():
-        return tf.Variable(
-            initial,
-            trainable=False,
-            name=name,
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.SUM,
-        )

@@ -128,6 +128,8 @@ class NormalizeObservationsWrapper(tf.Module):
         super().__init__()
         self._policy = policy
         self._normalizer = normalizer
+        finish = tf.function(normalizer.finish_update, autograph=False)
+        self._finish = lambda: finish()  # An attribute would be part of exported models.
         self._vectors: frozenset[int] | None = None  # Of the observation's leaves.
         if hasattr(policy, "stacked"):  # Images, which are not normalized.
             self.stacked = policy.stacked
@@ -156,7 +158,10 @@ class NormalizeObservationsWrapper(tf.Module):
 
     def end_of_training_step_callback(self) -> None:
         """Finishes the update of the statistics; the learner calls it after each training step."""
-        self._normalizer.finish_update()
+        if replicated.several():  # In a function they could not synchronize.
+            self._normalizer.finish_update()
+        elif self._vectors:  # The normalizer has variables.
+            self._finish()
 
     def get_Q(self, prev_action: Nest, env_output: EnvOutput, *args: Any, **kwargs: Any) -> Any:
         """The network's `get_Q` of the normalized observations."""

@@ -99,14 +99,6 @@ class LearnerConfig(Checked):
         True, "Whether to export the policy as a SavedModel when the run ends."
     )
 
-    def queue_capacity(self, taken_at_once: int) -> int:
-        """Complete unrolls that may be queued before inference blocks.
-
-        Args:
-          taken_at_once: the least, see `Algorithm.taken_at_once`.
-        """
-        return max(taken_at_once, self.unroll_queue_size)
-
     def max_inference_batch(self, run: RunConfig) -> int:
         """Environments in the largest inference batch."""
         return self.inference_batch_size if self.inference_batch_size > 0 else run.num_envs

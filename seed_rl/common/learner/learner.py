@@ -102,6 +102,7 @@ class Learner:
         self.train_steps, self._start_frames = self._restore()
         self._start_unrolls = self._algorithm.unrolls_consumed
         network, make_network = self._algorithm.network, self._algorithm.make_network
+        taken_at_once = self._algorithm.taken_at_once(config.batch_size)
         placements = job.devices.place_inference(network, make_network)
         self._inference = CentralInference(
             self._algorithm,
@@ -111,7 +112,7 @@ class Learner:
             num_eval_envs=run.num_eval_envs,
             max_batch=config.max_inference_batch(run),
             unroll_length=config.unroll_length,
-            queue_capacity=config.queue_capacity(self._algorithm.taken_at_once(config.batch_size)),
+            queue_capacity=max(taken_at_once, config.unroll_queue_size),
             unrolls_per_step=config.batch_size * self._algorithm.block_inference_on_training,
         )
         self._copies = [copy for _, copy in placements if copy is not network]

@@ -8,12 +8,6 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
-@pytest.mark.parametrize("asked, capacity", [(-1, 8), (0, 8), (1, 8), (20, 20)])
-def test_the_queue_holds_what_is_taken_at_once(asked, capacity):
-    """Guards against inference waiting for training while training waits for a whole batch."""
-    assert LearnerConfig(unroll_queue_size=asked).queue_capacity(taken_at_once=8) == capacity
-
-
 @pytest.mark.parametrize(
     "run, learner, message",
     [

@@ -178,13 +178,17 @@ class Versions(Algorithm):
 
 
 def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
-    """From the algorithm's attribute to the calls of an actor, with a server in between."""
+    """From the algorithm's attribute to the calls of an actor, with a server in between.
+
+    Guards, too, that the queue holds a batch whatever its option says, or both sides would wait.
+    """
     algorithm, num_steps = Versions(), 5
     job = TrainingJob(
         run=RunConfig(server_address=socket_address, logdir=str(tmp_path), num_envs=4),
         config=LearnerConfig(
             batch_size=4,
             unroll_length=3,
+            unroll_queue_size=1,
             total_environment_frames=num_steps * 4 * 3,
             save_model=False,
         ),

@@ -102,7 +102,8 @@ class ReplayStore(tf.Module):
         def sample(num_samples: Any, exponent: Any) -> list[np.ndarray]:
             if not len(self._replay):
                 raise ValueError("The replay is empty: insert something before sampling.")
-            drawn = self._replay.sample(int(num_samples), float(exponent))
+            self._replay.storage.set_priority_exponent(float(exponent))
+            drawn = self._replay.sample(int(num_samples))
             weights = drawn.importance_weights / drawn.importance_weights.max()
             return [drawn.keys % self._size, weights, *tf.nest.flatten(drawn.unrolls)]
 

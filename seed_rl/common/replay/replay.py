@@ -30,14 +30,12 @@ class ReplaySample(NamedTuple):
       importance_weights: <float32>[batch], (N * P(i)) ** -beta for a replay of N unrolls (Schaul et
         al. 2016, section 3.4). Not divided by their maximum: a sample may be only a part of a
         training batch, whose maximum is then needed.
-      probabilities: <float64>[batch], P(i) at the time of sampling.
       ages: <int64>[batch], number of unrolls inserted after this one.
     """
 
     unrolls: nest.Nest
     keys: np.ndarray
     importance_weights: np.ndarray
-    probabilities: np.ndarray
     ages: np.ndarray
 
 
@@ -147,25 +145,22 @@ class PrioritizedReplay:
         self.limiter.count_insert(len(keys))
         return keys
 
-    def sample(self, num_samples: int, priority_exponent: float | None = None) -> ReplaySample:
+    def sample(self, num_samples: int) -> ReplaySample:
         """Samples a batch; waits for the first unrolls, and while inserting is too far behind.
 
         Args:
           num_samples: unrolls in the batch.
-          priority_exponent: replaces the configured one, from now on. A change takes O(n).
 
         Raises:
           ReplayClosed: nothing was sampled.
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-        if priority_exponent is not None:
-            self.storage.set_priority_exponent(priority_exponent)
         self.limiter.sample(num_samples)
         unrolls, keys, probabilities, size = self.storage.draw(self._fractions(num_samples))
         weights = self._importance_weights(probabilities, size)
         ages = self.storage.stats().next_key - 1 - keys
-        return ReplaySample(unrolls, keys, weights, probabilities, ages)
+        return ReplaySample(unrolls, keys, weights, ages)
 
     def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
         """Sets new priorities, ignoring unrolls that have been evicted.

@@ -47,7 +47,10 @@ def chi_square_is_small(counts: np.ndarray, probabilities: np.ndarray) -> bool:
 def test_frequencies(exponent: float, stratified: bool) -> None:
     """Guards P(i) = p_i ** a / sum: after wrap-around and changed priorities, chi-square."""
     replay = new_replay(
-        replay_buffer_size=70, priority_exponent=exponent, replay_stratified=stratified
+        replay_buffer_size=70,
+        priority_exponent=exponent,
+        replay_stratified=stratified,
+        importance_sampling_exponent=1.0,
     )
     rng = np.random.default_rng(3)
     priorities = rng.uniform(0, 5, 150)
@@ -61,7 +64,8 @@ def test_frequencies(exponent: float, stratified: bool) -> None:
     for _ in range(600):
         sample = replay.sample(64)
         np.add.at(counts, sample.keys - 80, 1)
-        np.testing.assert_allclose(sample.probabilities, expected[sample.keys - 80])
+        weights = 1 / (70 * expected[sample.keys - 80])
+        np.testing.assert_allclose(sample.importance_weights, weights, rtol=1e-6)
     assert chi_square_is_small(counts, expected)
 
 
@@ -104,15 +108,20 @@ def test_priorities_of_zero() -> None:
 
 
 def test_exponent_may_change() -> None:
-    """Guards `sample(priority_exponent=...)`: it applies to the unrolls that are there already."""
-    replay = new_replay(priority_exponent=1.0)
+    """Guards `set_priority_exponent`: it applies to the unrolls that are there already."""
+    replay = new_replay(priority_exponent=1.0, importance_sampling_exponent=1.0)
+
+    def check(probabilities: Any) -> None:
+        sample, n = replay.sample(50), len(probabilities)
+        expected = 1 / (n * np.array(probabilities)[sample.keys])
+        np.testing.assert_allclose(sample.importance_weights, expected, rtol=1e-6)
+
     fill(replay, [1.0, 4.0])
-    assert set(replay.sample(8).probabilities) <= {0.2, 0.8}
-    sample = replay.sample(50, priority_exponent=0.5)
-    np.testing.assert_allclose(sample.probabilities, np.array([1 / 3, 2 / 3])[sample.keys])
+    check([0.2, 0.8])
+    replay.storage.set_priority_exponent(0.5)
+    check([1 / 3, 2 / 3])
     replay.insert(unrolls([2]), [9.0])
-    sample = replay.sample(50)
-    np.testing.assert_allclose(sample.probabilities, np.array([1, 2, 3])[sample.keys] / 6)
+    check([1 / 6, 2 / 6, 3 / 6])
 
 
 def test_values_belong_to_their_keys() -> None:

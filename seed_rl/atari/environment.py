@@ -2,10 +2,10 @@
 
 Both variants preprocess as in the papers: an action lasts `num_action_repeats` frames; the
 observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84 unless
-`grayscale` and `frame_size` say otherwise; an episode
-starts with a random number of no-ops and is truncated after 108,000 frames. The actor sends one
-frame <uint8>[84, 84, 1] per step; the learner stacks them. Rewards are unclipped score changes.
-With `episodic_life`, a lost life ends the learner's episode but not the game.
+`grayscale` and `frame_size` say otherwise; an episode starts with a random number of no-ops and is
+truncated after 108,000 frames. The actor sends one frame <uint8>[84, 84, 1] per step; the learner
+stacks them. Rewards are unclipped score changes. With `episodic_life`, a lost life ends the
+learner's episode but not the game.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Algorithm(Policy):
       block_inference_on_training: whether inference waits from the moment the unrolls of a training
         step are complete until the step is done, so that new steps come from the newest weights.
         For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
-        for those with a replay.
+        for a `ReplayAlgorithm`.
       start_frames: environment frames of the run before this learner began; the learner sets it
         before `before_first_step`. None outside a learner.
     """

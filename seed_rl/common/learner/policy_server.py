@@ -201,7 +201,7 @@ class _Score:
         if np.intersect1d(left, stepped).size:
             return ""
         return (
-            f"; waits for environments {left[0]} to {left[-1]}, which nobody steps: start more "
+            f"; waits for environments {left[0]} to {left[-1]}, which no actor steps: start more "
             f"actors, or serve with --num_envs={stepped[-1] + 1}"
         )
 

@@ -11,8 +11,8 @@ A saved replay is a directory with
 Records never change, so a segment that the previous checkpoint already has becomes a hard link to
 that file. A part of the unrolls can be loaded by reading only their segments.
 
-Corruption of a shared file affects every checkpoint that shares it. Loading finds it; the agent is
-then trained on with an empty replay.
+Corruption of a shared file affects every checkpoint that shares it. Loading finds it; training then
+continues with an empty replay.
 
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
 <uint64> number of records, <uint32> end offset of each record, the records.

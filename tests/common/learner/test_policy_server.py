@@ -18,5 +18,5 @@ def test_environments_that_nobody_steps_are_named(tmp_path):
         values = [np.array([value]) for value in (env_id, 1, 1.0, 1.0, 0.0, np.nan)]
         score.add(EpisodeStats(*values))
     assert news[:8] == [""] * 8
-    assert "environments 8 to 99, which nobody steps" in news[8] and "--num_envs=8" in news[8]
+    assert "environments 8 to 99, which no actor steps" in news[8] and "--num_envs=8" in news[8]
     assert score.complete and score.missing(silence) == ""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,25 +12,12 @@ from absl import logging
 
 from seed_rl.common import random_numbers
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner import compiling
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
 
 Gradients = list[tf.Tensor | None]
-
-_CHANGED_BY_XLA = {
-    # XLA compiles these to nothing.
-    *("Assert", "CheckNumerics", "CheckNumericsV2"),
-    # XLA pads results whose size depends on values: with TensorFlow 2.21 their last element, or a
-    # cumulative sum of them, is wrong. (`tf.boolean_mask` and `tf.where(condition)` are "Where".)
-    *("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition"),
-    # XLA ignores the seed: the same numbers in each process (see `random_numbers`, which uses
-    # "RandomUniformInt").
-    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal"),
-    *("Multinomial", "RandomShuffle"),
-}
-"""Ops that XLA compiles to something that behaves differently."""
-
 
 BATCHES_END = (
     tf.errors.OutOfRangeError,
@@ -92,10 +76,10 @@ class TrainingStep:
         with strategy.scope():
             optimizer.build(variables)
         self._required = jit == "true"
-        self._compiled = _compiles(jit, algorithm, strategy)
+        self._compiled = compiling.compiles(jit, algorithm, strategy)
         self._proven = False
-        if self._compiled and _device_type(strategy) == "GPU":
-            _without_triton()
+        if self._compiled and compiling.device_type(strategy) == "GPU":
+            compiling.without_triton()
         self._run = tf.function(self._step, autograph=False)
 
     def run(self, batches: Any, on_lost_batch: Callable[[], object] = lambda: None) -> _Trained:
@@ -130,7 +114,9 @@ class TrainingStep:
         refused = "tf2xla conversion failed" in error.message
         if not refused and (self._required or isinstance(error, BATCHES_END)):
             return False
-        self._do_not_compile(_refusal(error.message) if refused else _first_line(error.message))
+        self._do_not_compile(
+            compiling.refusal(error.message) if refused else compiling.first_line(error.message)
+        )
         return True
 
     def _do_not_compile(self, reason: str) -> None:
@@ -152,7 +138,7 @@ class TrainingStep:
         """Calls `_replica_step`, compiled unless XLA would change what it computes."""
         step = tf.function(self._replica_step, jit_compile=True, autograph=False)
         # With tf.config.run_functions_eagerly there is no graph, and XLA compiles nothing.
-        if not tf.executing_eagerly() and (ops := _changed_by_xla(step, batch)):
+        if not tf.executing_eagerly() and (ops := compiling.changed_by_xla(step, batch)):
             self._do_not_compile(f"XLA would ignore or change {', '.join(sorted(ops))}")
             return self._replica_step(batch)
         return step(batch)
@@ -167,63 +153,6 @@ class TrainingStep:
         values = tf.stack([tf.cast(value, tf.float32) for value in result.metrics.values()])
         means = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.MEAN, values))
         return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
-
-
-def _without_triton() -> None:
-    """Keeps XLA from generating matrix products with Triton; XLA reads this when it first compiles.
-
-    Triton of TensorFlow 2.21 fails for a dense layer on the features of a convolution in bfloat16
-    ("Failed to compute symbolic tile"). cuBLAS does the work instead.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if not flags or flags.startswith("-"):  # Otherwise it names a file.
-        os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last counts.
-
-
-def _refusal(message: str) -> str:
-    """What XLA cannot compile, in one line of TensorFlow's message."""
-    found = re.search("Detected unsupported operations.*", message)
-    node = re.search(r"Detected at (node \S+)", message)
-    reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
-    return re.sub(r"\s*{{.*?}}", "", reason)
-
-
-def _first_line(message: str) -> str:
-    """What went wrong: TensorFlow's message without the places in the graph."""
-    places = ("Graph execution error", "Detected at", " ")
-    lines = [line for line in message.splitlines() if line and not line.startswith(places)]
-    return lines[0][:200] if lines else message
-
-
-def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) -> bool:
-    """Whether XLA should compile the training step."""
-    several = strategy.num_replicas_in_sync > 1
-    if jit == "true" and several:
-        raise UserError("--jit=true needs one training device and one learner. Leave it out.")
-    if jit != "auto":
-        return jit == "true"
-    device_type = _device_type(strategy)
-    return bool(device_type) and algorithm.jit_pays(device_type)
-
-
-def _device_type(strategy: tf.distribute.Strategy) -> str:
-    """The type of the one device that trains: CPU, GPU or TPU; empty if there are several."""
-    if not isinstance(strategy, tf.distribute.OneDeviceStrategy):
-        return ""
-    name: str = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
-    return name
-
-
-def _changed_by_xla(function: Any, *args: Any) -> set[str]:
-    """The ops in a tf.function, and in the functions that it calls, that XLA changes."""
-    graph = function.get_concrete_function(*args).graph.as_graph_def()
-    nodes = itertools.chain(graph.node, *(called.node_def for called in graph.library.function))
-    return {node.op for node in nodes if node.op in _CHANGED_BY_XLA or _grows(node)}
-
-
-def _grows(node: Any) -> bool:
-    """Whether a node may lengthen a list (`tf.TensorArray`), which XLA does not do."""
-    return node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
 
 
 def minimize(
@@ -244,9 +173,9 @@ def minimize(
     """
     with tf.GradientTape() as tape:
         result = loss()
-    gradients = [  # Dense: the norm of slices, of an embedding say, takes equal indices for others.
-        g if g is None else tf.convert_to_tensor(g) for g in tape.gradient(result.loss, variables)
-    ]
+    gradients = tape.gradient(result.loss, variables)
+    # An embedding's gradient is slices, whose norm would take a row read twice for two rows.
+    gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     if replicas > 1:
         gradients = _averaged(gradients)

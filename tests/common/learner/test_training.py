@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner import training
+from seed_rl.common.learner import compiling
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.launch.ports import free_port
@@ -292,7 +292,7 @@ def test_xla_flags_that_name_a_file_stay(monkeypatch):
     """Guards a user's own flags, of which XLA takes the last, against the one that is added."""
     for flags, expected in (("/a/file", "/a/file"), ("--b=1", f"{_NO_TRITON} --b=1")):
         monkeypatch.setenv("XLA_FLAGS", flags)
-        training._without_triton()
+        compiling.without_triton()
         assert os.environ["XLA_FLAGS"] == expected
 
 

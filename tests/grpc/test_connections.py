@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import random
 import resource
 import socket
@@ -48,16 +49,22 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+def has_ipv6():
+    """Whether an interface has an address: `socket.has_ipv6` is only about Python's build."""
+    addresses = pathlib.Path("/proc/net/if_inet6")
+    return addresses.exists() and addresses.read_text() != ""
+
+
 @pytest.mark.parametrize("host", [HOST, "[::1]"])
 def test_connections_that_come_and_go_leave_nothing(host):
-    """Guards the count of connections and the descriptors, for silent peers, HTTP/2 and noise."""
-    if host == "[::1]" and not socket.has_ipv6:
+    """Guards descriptors, for silent peers, HTTP/2 and noise."""
+    if host == "[::1]" and not has_ipv6():
         pytest.skip("no IPv6")
     with serving(f"{host}:0", double) as server:
         with NumpyClient(f"{host}:{server.ports[0]}") as client:
             assert values(client.double(np.int32([1]))) == [2]
         before, noise = descriptors(), random.Random(0)
-        for i in range(2000):
+        for i in range(200):
             with socket.create_connection((host.strip("[]"), server.ports[0])) as connection:
                 if i % 4:
                     said = http2.settings({}) if i % 2 else noise.randbytes(i)

@@ -39,7 +39,7 @@ def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
             wait_until(lambda: server.stats()["connections"] == 0)
             client.send_signal(signal.SIGCONT)
             assert call().startswith("lost: ")
-            assert call() == "2\n"
+            wait_until(lambda: call() == "2\n")  # It may freeze again between two calls.
         finally:
             client.kill()
             client.communicate()

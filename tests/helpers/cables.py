@@ -7,8 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from seed_rl.launch.ports import free_port
-
 
 class Cable:
     """Forwards TCP connections to a port of this machine.
@@ -19,7 +17,7 @@ class Cable:
 
     def __init__(self, port: int):
         self._port = port
-        self._server = socket.create_server(("127.0.0.1", free_port()))
+        self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self._intact = threading.Event()
         self._intact.set()

@@ -327,7 +327,7 @@ def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
 def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
     secret = tmp_path / "token"
     secret.write_text("wrong")
-    options = {"auth_token_file": str(secret), "connect_timeout_s": 1.0}
+    options = {"auth_token_file": str(secret), "connect_timeout_s": 5.0}
     with serve(Recorder(), token="right") as learner:
         with pytest.raises(UserError, match="Start both with the same --auth_token_file"):
             actor_loop(make, ActorConfig(server_address=learner.address, **options))

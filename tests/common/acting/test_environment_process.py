@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from seed_rl.common.acting.environment_process import EnvironmentProcess, EnvironmentRequest
 from seed_rl.common.errors import UserError
 from tests.helpers import PROGRAMS
+from tests.helpers.run_helpers import is_alive
 from tests.helpers.waiting import wait_until
 
 ACTION = np.zeros(1, np.int64)
@@ -22,11 +22,6 @@ ACTION = np.zeros(1, np.int64)
 def command(env: str, request: EnvironmentRequest) -> list[str]:
     program = str(PROGRAMS / "actor_program.py")
     return [sys.executable, program, env, f"--play_request={request.to_json()}"]
-
-
-@pytest.fixture(autouse=True)
-def path(repository: pathlib.Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(repository))
 
 
 def test_an_actor_films(tmp_path: pathlib.Path, capfd: Any) -> None:
@@ -88,6 +83,6 @@ env.step(numpy.zeros(1, numpy.int64))
     ) as played:
         assert played.stdout is not None
         pid, hanging = int(played.stdout.readline()), played.stdout.readline()
-        assert "hanging" in hanging and os.path.exists(f"/proc/{pid}")
+        assert "hanging" in hanging and is_alive(pid)
         played.kill()
-    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
+    wait_until(lambda: not is_alive(pid))

@@ -61,7 +61,7 @@ def manager(directory, units=(4,), optimizer="RMSprop", config=None):
         ({"units": (4, 4)}, {}, {}, r"\(agent/layers/1\S+ is not in the checkpoint\)\. No option"),
     ],
 )
-def test_a_run_is_not_continued(tmp_path, capfd, change, saved, now, reason):
+def test_a_run_is_not_continued(tmp_path, caplog, change, saved, now, reason):
     """Guards the message: what was changed, the first variable, and the possible fixes."""
     manager(tmp_path, config=saved).save(1)
     with pytest.raises(UserError, match=rf"does not fit.*{reason}") as refused:
@@ -71,7 +71,7 @@ def test_a_run_is_not_continued(tmp_path, capfd, change, saved, now, reason):
     assert "--batch_size" not in message and "--learning_rate" not in message
     del refused
     gc.collect()  # TensorFlow complains when it forgets what it could not restore.
-    assert "could not be found" not in capfd.readouterr().err
+    assert "could not be found" not in caplog.text
 
 
 def test_weights_of_another_network_are_not_taken(tmp_path):

@@ -16,7 +16,6 @@ from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.launch.ports import free_port
 from tests.helpers import PROGRAMS
-from tests.helpers.system_helpers import REPOSITORY
 
 
 @pytest.fixture
@@ -41,10 +40,13 @@ def test_two_learners_equal_one(train, more):
     program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", *more]
     program.append(addresses)
     learners = [
-        subprocess.Popen([*program, str(i)], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
-        for i in range(2)
+        subprocess.Popen([*program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(2)
     ]
-    numbers = [np.array(p.communicate(timeout=300)[0].split(), np.float64) for p in learners]
+    try:
+        numbers = [np.array(p.communicate(timeout=300)[0].split(), np.float64) for p in learners]
+    finally:
+        for learner in learners:
+            learner.kill()
     for part, own in zip(numbers, (single[4:6], single[6:]), strict=True):
         np.testing.assert_allclose(part, [*single[:4], *own], rtol=1e-5, atol=1e-6)
 

@@ -40,7 +40,6 @@ def test_the_notebook_of_the_library_page_runs(repository, tmp_path, forks):
     assert len(blocks) >= 6
     notebook = tmp_path / "notebook.py"
     notebook.write_text("\n".join(blocks))
-    result = forks.run(notebook, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = forks.run(notebook, cwd=tmp_path, code=0)
     assert "ckpt-" in result.stdout
     assert {run.name for run in (tmp_path / "runs").iterdir()} >= {"notebook", "small-weights"}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
 
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, errors
 
 VTRACE, R2D2 = "seed_rl.gym.vtrace_main", "seed_rl.gym.r2d2_main"
 
 
 @pytest.fixture
 def run(forks):
-    return lambda *arguments: forks.run(PROGRAMS / "network_of_flags.py", *arguments)
+    return functools.partial(forks.run, PROGRAMS / "network_of_flags.py")
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,7 @@ def run(forks):
 )
 def test_one_flag_makes_the_lstm_of_any_network(run, space, flags, layers):
     """Guards either spelling of the flag, for images, vectors and nests of both."""
-    result = run(VTRACE, space, *flags)
-    assert result.returncode == 0, result.stderr
+    result = run(VTRACE, space, *flags, code=0)
     assert json.loads(result.stdout.splitlines()[-1]) == layers
 
 
@@ -44,14 +44,11 @@ def test_one_flag_makes_the_lstm_of_any_network(run, space, flags, layers):
     ],
 )
 def test_flags_of_other_networks_are_refused(run, module, space, flags, message):
-    result = run(module, space, *flags)
-    assert result.returncode == 2, result.stderr
-    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    (error,) = errors(run(module, space, *flags, code=2).stderr)
     assert message in error and "Box(" in error
 
 
 @pytest.mark.parametrize("flag", ["--lstm_size=-1", "--mlp_sizes=0", "--mlp_sizes=64,-3"])
 def test_impossible_sizes_are_refused(run, flag):
-    result = run(VTRACE, "vector", flag)
-    assert result.returncode == 2, result.stderr
+    result = run(VTRACE, "vector", flag, code=2)
     assert flag.partition("=")[0].strip("-")[:9] in result.stderr.splitlines()[-1]

@@ -14,8 +14,8 @@ COMMON, ON_POLICY = "common.common_flags", "agents.policy_gradient.learner_flags
 
 def options_of(forks, imports, *arguments, names=()):
     """Values and origins of options, and the program's standard error."""
-    done = forks.run(PROGRAMS / "existing_defaults.py", imports, ",".join(names), *arguments)
-    assert done.returncode == 0, done.stderr
+    program = PROGRAMS / "existing_defaults.py"
+    done = forks.run(program, imports, ",".join(names), *arguments, code=0)
     values, origins = json.loads(done.stdout.splitlines()[-1])
     return values, origins, done.stderr
 

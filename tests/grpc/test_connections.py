@@ -106,16 +106,14 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
 @pytest.mark.slow
 def test_too_few_descriptors_are_announced(forks):
     """Guards operators, who would otherwise see clients refused without a reason."""
-    done = forks.run(PROGRAMS / "server_program.py", "with_few_files")
-    assert done.returncode == 0, done.stderr
+    done = forks.run(PROGRAMS / "server_program.py", "with_few_files", code=0)
     assert "max_connections=4096 needs" in done.stderr
     assert "this process may only have 300" in done.stderr
 
 
 def test_what_peers_send_is_harmless_in_the_log(forks):
     """Guards terminals and disks: header values are escaped and cut, and lines few."""
-    done = forks.run(PROGRAMS / "server_program.py", "with_strange_headers")
-    assert done.returncode == 0, done.stderr
+    done = forks.run(PROGRAMS / "server_program.py", "with_strange_headers", code=0)
     lines = [line for line in done.stderr.split("\n") if line.startswith("gRPC: ")]
     assert 1 <= len(lines) <= 10 and "further messages" in lines[-1]
     assert "\x1b" not in done.stderr and r"\x1b[31mred\x0a" in lines[0]
@@ -156,8 +154,7 @@ def test_a_peer_that_never_reads_is_closed():
 
 def test_children_do_not_keep_the_port(forks):
     """Guards a learner that starts again while a forked process of the last one is still there."""
-    done = forks.run(PROGRAMS / "server_program.py", "serve_again")
-    assert done.returncode == 0, done.stderr
+    forks.run(PROGRAMS / "server_program.py", "serve_again", code=0)
 
 
 def test_requests_of_unary_methods_are_not_read(socket_address):

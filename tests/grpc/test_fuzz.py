@@ -22,7 +22,6 @@ from tests.helpers.waiting import PATIENCE_S
 
 MESSAGES = int(os.environ.get("SEED_RL_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("SEED_RL_FUZZ_SEED", "1"))
-REPOSITORY = pathlib.Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc"),
@@ -40,8 +39,6 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
         self.port = json.loads(self.process.stdout.readline())[1]
         self.addresses = {"unix": unix_address, "tcp": f"localhost:{self.port}"}
@@ -122,20 +119,9 @@ class HonestClient:
 
 def attack(address, seed, messages):
     """Starts fuzz_attacker.py."""
-    command = [
-        sys.executable,
-        str(PROGRAMS / "fuzz_attacker.py"),
-        address,
-        str(seed),
-        str(messages),
-    ]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
+    program = str(PROGRAMS / "fuzz_attacker.py")
+    command = [sys.executable, program, address, str(seed), str(messages)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def finish(attackers):

@@ -143,7 +143,7 @@ def test_calls_end_with_their_server_or_client(socket_address, who):
 def test_clients_come_and_go(socket_address):
     """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(socket_address, lambda x: [x])
-    run_python(PROGRAMS / "clients_come_and_go.py", socket_address, code=0)
+    run_python(PROGRAMS / "client_program.py", "come_and_go", socket_address, code=0)
     server.shutdown()
 
 

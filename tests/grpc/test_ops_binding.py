@@ -53,8 +53,7 @@ def test_what_cannot_be_bound(socket_address):
 @pytest.mark.slow
 def test_statistics_while_functions_are_bound(forks):
     """Guards the process: statistics once read the list of functions while it grew."""
-    done = forks.run(PROGRAMS / "server_program.py", "bind_while_asked")
-    assert done.returncode == 0, done.stderr
+    forks.run(PROGRAMS / "server_program.py", "bind_while_asked", code=0)
 
 
 def test_functions_without_arguments_or_results(socket_address):
@@ -78,7 +77,8 @@ def test_functions_without_arguments_or_results(socket_address):
 @pytest.mark.slow
 def test_functions_on_several_devices_and_exit_without_shutdown(socket_address):
     """Guards graphs with variables of other devices, and programs that never shut down."""
-    result = run_python(PROGRAMS / "serving_devices.py", socket_address, code=0)
+    program = PROGRAMS / "server_program.py"
+    result = run_python(program, "from_devices", socket_address, code=0)
     devices = {line.rsplit("/", 1)[-1] for line in result.stdout.split()}
     assert devices == {"device:CPU:1", "device:CPU:2"}
 

@@ -35,11 +35,21 @@ def run(
     options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, **options}
     if variables is not None:
         options["env"] = {**os.environ, **variables}
-    done = subprocess.run(command, **options)
-    if code is not None:
-        said = f"{done.args} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
-        assert done.returncode == code, said
+    return checked(subprocess.run(command, **options), code)
+
+
+def checked(
+    done: subprocess.CompletedProcess[str], code: int | None
+) -> subprocess.CompletedProcess[str]:
+    """Returns `done`, which must have ended with the exit code; None: with any."""
+    said = f"{done.args} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert code in (None, done.returncode), said
     return done
+
+
+def errors(text: str) -> list[str]:
+    """The error lines for the user in the output of a program."""
+    return [line for line in text.splitlines() if line.startswith("error: ")]
 
 
 def run_python(

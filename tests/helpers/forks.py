@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Any
 
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, checked
 
 TIMEOUT_S = 800  # Less than a test may take, see pyproject.toml.
 
@@ -28,13 +28,17 @@ class Forks(contextlib.AbstractContextManager["Forks"]):
         self._server: subprocess.Popen[str] | None = None
 
     def run(
-        self, *command: str | os.PathLike[str], cwd: str | os.PathLike[str] = "."
+        self,
+        *command: str | os.PathLike[str],
+        cwd: str | os.PathLike[str] = ".",
+        code: int | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs `python COMMAND ...`; SIGALRM kills it after `TIMEOUT_S`.
 
         Args:
           *command: `-m` and a module, or a file; then the program's own arguments.
           cwd: the directory to run in.
+          code: the exit code that it must have; None: any.
         """
         server = self._server = self._server or subprocess.Popen(
             [sys.executable, PROGRAMS / "fork_server.py"],
@@ -49,9 +53,9 @@ class Forks(contextlib.AbstractContextManager["Forks"]):
                 command=arguments, cwd=os.path.abspath(cwd), output=folder, timeout_s=TIMEOUT_S
             )
             print(json.dumps(request), file=server.stdin, flush=True)
-            code = int(server.stdout.readline())
+            ended = int(server.stdout.readline())
             output, errors = (pathlib.Path(folder, n).read_text() for n in ("stdout", "stderr"))
-        return subprocess.CompletedProcess(arguments, code, output, errors)
+        return checked(subprocess.CompletedProcess(arguments, ended, output, errors), code)
 
     def __exit__(self, *_: object) -> None:
         if self._server is not None:

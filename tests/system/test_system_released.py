@@ -48,8 +48,7 @@ def test_a_run_of_an_earlier_release(released: Path, socket_address: str, forks:
     actor = subprocess.Popen([sys.executable, "-m", MAIN, "--run_mode=actor", *shared])
     try:
         more = ["--total_environment_frames=440", f"--logdir={released}", "--nosave_model"]
-        learner = forks.run("-m", MAIN, "--run_mode=learner", *shared, *more)
-        assert learner.returncode == 0, learner.stderr
+        learner = forks.run("-m", MAIN, "--run_mode=learner", *shared, *more, code=0)
         assert actor.wait(PATIENCE_S) == 0
     finally:
         actor.kill()
@@ -63,7 +62,7 @@ def test_a_run_of_an_earlier_release(released: Path, socket_address: str, forks:
     assert {name: record[name] for name in kept} == kept
     assert {record["origins"][name] for name in kept} == {"saved run"}
 
-    played = forks.run("-m", "seed_rl.play", released, "--episodes=1")
-    assert played.returncode == 0 and "1 episode, greedy" in played.stdout, played.stderr
-    other = forks.run("-m", "seed_rl.play", released, "--lstm_size=8")
-    assert other.returncode == 2 and "--lstm_sizes was none, is now 8" in other.stderr
+    played = forks.run("-m", "seed_rl.play", released, "--episodes=1", code=0)
+    assert "1 episode, greedy" in played.stdout
+    other = forks.run("-m", "seed_rl.play", released, "--lstm_size=8", code=2)
+    assert "--lstm_sizes was none, is now 8" in other.stderr

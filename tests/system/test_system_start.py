@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from seed_rl.common.run_files import run_record
+from tests.helpers import errors
 from tests.helpers.system_helpers import LIFE_STEP, site
 from tests.helpers.waiting import wait_until
 
@@ -44,13 +45,13 @@ def test_places_that_cannot_be_used(forks, place, tmp_path):
         if os.geteuid() != 0:  # Root may write everywhere.
             expected["--logdir=/run/seed_rl_of_root"] = "--logdir"
         for option, named in expected.items():
-            refused(place.finish_learner(forks, option), named)
+            refused(forks, place, named, option)
 
 
-def refused(learner, named):
-    """Checks how it has ended; `named` is in the message."""
-    assert learner.returncode == 2, learner.stderr
-    (error,) = [line for line in learner.stderr.splitlines() if line.startswith("error: ")]
+def refused(forks, place, named, *options):
+    """Checks how a learner with these options ends; `named` is in the message."""
+    learner = place.finish_learner(forks, *options, code=2)
+    (error,) = errors(learner.stderr)
     assert named in error and "Traceback" not in learner.stderr
 
 
@@ -73,10 +74,9 @@ def test_ending_before_any_actor_came(forks, place):
     """
     learner = place.learner("--stopped_exit_code=75")
     wait_until(lambda: "Serving inference" in learner.text(), running=learner)
-    refused(place.finish_learner(forks, f"--logdir={place.logdir}-2"), place.address)
+    refused(forks, place, place.address, f"--logdir={place.logdir}-2")
     config = (place.logdir / "config.json").read_bytes()
-    intruder = place.finish_learner(forks, "--server_address=localhost:0", "--seed=7")
-    refused(intruder, str(place.logdir))
+    refused(forks, place, str(place.logdir), "--server_address=localhost:0", "--seed=7")
     assert (place.logdir / "config.json").read_bytes() == config
     assert learner.code is None
     learner.send(signal.SIGTERM)

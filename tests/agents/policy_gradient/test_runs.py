@@ -85,7 +85,6 @@ def test_a_run_is_played_as_it_was_trained(forks, tmp_path, socket_address):
     evaluated = [row for row in experiment.read_result(logdir).episodes if row.evaluation]
     assert {row.env_id for row in evaluated} == {6, 7}
     assert np.mean([row.episode_return for row in evaluated[-20:]]) == 3
-    result = forks.run("-m", "seed_rl.play", logdir, "--episodes=5", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = forks.run("-m", "seed_rl.play", logdir, "--episodes=5", cwd=tmp_path, code=0)
     assert re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", result.stdout) == [("3", "3")] * 5
     assert "without effect" not in result.stderr  # Of settings that nobody has typed.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -40,11 +39,9 @@ class Learner(ScriptedLearner):
         return np.zeros(len(env_ids), np.int64)
 
 
-def start(repository: pathlib.Path, *options: str) -> subprocess.Popen[str]:
+def start(*options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), *options],
-        cwd=repository,
-        env={"PYTHONPATH": str(repository), "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,7 +58,7 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     [(signal.SIGTERM, ["--stopped_exit_code=75"], 75), (signal.SIGINT, [], 0)],
 )
 def test_stop_signal_ends_cleanly_without_tensorflow(
-    repository: Any, number: int, flags: list[str], expected: int
+    number: int, flags: list[str], expected: int
 ) -> None:
     """Exit code 0 and no traceback, as a supervisor expects of a process it stopped; or the code of
     those to which 0 means finished, such as Kubernetes.
@@ -69,9 +66,7 @@ def test_stop_signal_ends_cleanly_without_tensorflow(
     Until then it is a batch process, or it would interrupt the learner whenever an action arrives.
     """
     with Learner() as learner:
-        process = start(
-            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}", *flags
-        )
+        process = start(f"--env_name={LIFE_STEP}", f"--server_address={learner.address}", *flags)
         assert learner.enough.wait(PATIENCE_S)
         policy = os.sched_getscheduler(process.pid)
         process.send_signal(number)
@@ -82,8 +77,8 @@ def test_stop_signal_ends_cleanly_without_tensorflow(
     assert "TensorFlow imported: False" in output
 
 
-def test_stop_signal_while_there_is_no_learner(repository: Any, socket_address: str) -> None:
-    process = start(repository, f"--env_name={LIFE_STEP}", f"--server_address={socket_address}")
+def test_stop_signal_while_there_is_no_learner(socket_address: str) -> None:
+    process = start(f"--env_name={LIFE_STEP}", f"--server_address={socket_address}")
     assert process.stderr is not None
     assert "no learner" in process.stderr.readline()
     process.terminate()
@@ -91,7 +86,7 @@ def test_stop_signal_while_there_is_no_learner(repository: Any, socket_address: 
     assert code == 0 and "Traceback" not in errors
 
 
-def test_stop_signal_while_the_learner_does_not_answer(repository: Any) -> None:
+def test_stop_signal_while_the_learner_does_not_answer() -> None:
     """A frozen learner must not keep its actors alive."""
     release, asked = threading.Event(), threading.Event()
 
@@ -102,9 +97,7 @@ def test_stop_signal_while_the_learner_does_not_answer(repository: Any) -> None:
 
     space = envs.LifeStepEnv().observation_space
     with ScriptedLearner(space, spaces.Discrete(2), freeze) as learner:
-        process = start(
-            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
-        )
+        process = start(f"--env_name={LIFE_STEP}", f"--server_address={learner.address}")
         assert asked.wait(PATIENCE_S)
         process.terminate()
         code, _, errors = end(process)
@@ -112,11 +105,10 @@ def test_stop_signal_while_the_learner_does_not_answer(repository: Any) -> None:
     assert code == 0 and "Traceback" not in errors
 
 
-def test_stop_signal_while_an_environment_hangs(repository: Any) -> None:
+def test_stop_signal_while_an_environment_hangs() -> None:
     """Nothing waits for a simulator that does not return."""
     with Learner() as learner:
         process = start(
-            repository,
             f"--env_name={FAULTY}",
             '--env_kwargs={"fault": "hang", "at": 5}',
             f"--server_address={learner.address}",
@@ -128,8 +120,8 @@ def test_stop_signal_while_an_environment_hangs(repository: Any) -> None:
     assert code == 0 and "does not return" in errors
 
 
-def test_user_error_is_one_line(repository: Any) -> None:
-    process = start(repository, "--env_name=NoSuchGame-v0")
+def test_user_error_is_one_line() -> None:
+    process = start("--env_name=NoSuchGame-v0")
     code, _, errors = end(process)
     assert code == 2
     assert errors.startswith("error: --env_name=NoSuchGame-v0") and errors.count("\n") == 1

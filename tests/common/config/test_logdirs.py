@@ -66,18 +66,17 @@ def test_folders_that_not_everyone_can_write_to(
     logdirs.check("runs/atari")
 
 
-def test_programs_check(shared: Path, repository: Path) -> None:
+def test_programs_check(shared: Path) -> None:
     """As users see it; with a real other user, so only for root."""
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory away")
     (shared / "runs").mkdir()
     os.chown(shared / "runs", STRANGER, -1)
-    variables = {"PYTHONPATH": str(repository)}
     for program in (
         ("seed_rl.gym.vtrace_main", "--run_mode=learner", "--only_check_args"),
         ("seed_rl.launch.stop",),
     ):
-        result = run_python("-m", *program, code=2, cwd=shared, variables=variables)
+        result = run_python("-m", *program, code=2, cwd=shared)
         assert f"error: {shared}/runs belongs to another user" in result.stderr
 
 

@@ -74,8 +74,7 @@ def choose(agent):
 
 def test_a_stranger_runs_the_policy_without_this_package(forks, tmp_path, agent):
     assert save_model(tmp_path / "model", agent, SPECS, choose(agent)) == tmp_path / "model"
-    result = forks.run(PROGRAMS / "stranger.py", tmp_path / "model", tmp_path / "result.npz")
-    assert result.returncode == 0, result.stderr
+    forks.run(PROGRAMS / "stranger.py", tmp_path / "model", tmp_path / "result.npz", code=0)
 
     state, actions = agent.initial_state(5), tf.zeros([5], tf.int32)
     for step in range(4):

@@ -17,7 +17,7 @@ from seed_rl.common.callbacks import Report, Run
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring import clips
 from seed_rl.common.run_files.progress import ProgressWriter
-from tests.helpers.system_helpers import Program
+from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
 Image = pytest.importorskip("PIL.Image")
@@ -31,27 +31,21 @@ def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     tmp_path: pathlib.Path, socket_address: str
 ) -> None:
     """Guards the whole way, with a wrapper that `play` would not trust in a run of others."""
-    logdir = tmp_path / "run"
     shared = (
-        *(f"--server_address={socket_address}", "--num_envs=4", "--env_batch_size=4"),
-        "--env_name=CartPole-v1",
+        *("--env_name=CartPole-v1", "--num_envs=4", "--env_batch_size=4"),
         # Slow, so that training leaves the cores to what films.
         f"--env_wrappers={FILMED},tests.helpers.slow_env:Slow",
     )
-    learner = Program(
-        *("seed_rl.gym.vtrace_main", *shared, "--run_mode=learner", f"--logdir={logdir}"),
-        *("--video_every=1000000000", "--log_period_secs=1", "--nosave_model"),
-    )
-    actor = Program("seed_rl.gym.vtrace_main", *shared, "--run_mode=actor")
-    try:
+    with site(tmp_path, socket_address, *shared) as place:
+        logdir = place.logdir
+        filming = ("--video_every=1000000000", "--log_period_secs=1", "--nosave_model")
+        learner = place.learner(*filming)
+        place.actor(0)
         (film,) = wait_until(lambda: [*(logdir / "videos").glob("*.gif")], running=learner)
         # Not the first point of the curves, and while training continues.
         wait_until(lambda: "Filmed the agent of" in learner.text(), running=learner)
         learner.send(signal.SIGTERM)
         assert learner.wait() == 0, learner.text()
-    finally:
-        learner.kill()
-        actor.kill()
     shown: dict[str, Any] = {}
     (path,) = logdir.glob("events.out.tfevents.*")
     for event in tf.compat.v1.train.summary_iterator(str(path)):

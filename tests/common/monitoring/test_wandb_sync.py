@@ -7,6 +7,7 @@ import pathlib
 import re
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from seed_rl.common.callbacks import Report, Run
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files.progress import ProgressWriter
-from tests.helpers.system_helpers import Program
+from tests.helpers.system_helpers import Program, Site, site
 from tests.helpers.waiting import wait_until
 
 _HEADER, _BLOCK = 7, 32768
@@ -40,44 +41,29 @@ def records(path: pathlib.Path) -> list[Any]:
     return found
 
 
-def learner(logdir: pathlib.Path, frames: int, environment: dict[str, str], *flags: str) -> Program:
-    return Program(
-        "seed_rl.gym.vtrace_main",
-        "--run_mode=learner",
-        f"--logdir={logdir}",
-        f"--server_address=unix:{logdir.parent}/socket",
-        "--env_name=CartPole-v1",
-        f"--total_environment_frames={frames}",
-        "--wandb_project=mazes",
-        "--nosave_model",
-        *flags,
-        environment=environment,
-    )
+@pytest.fixture
+def place(tmp_path: pathlib.Path, socket_address: str, monkeypatch: Any) -> Iterator[Site]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with site(tmp_path, socket_address, "--env_name=CartPole-v1") as place:
+        yield place
+
+
+def learner(place: Site) -> Program:
+    flags = ("--total_environment_frames=1280", "--wandb_project=mazes", "--nosave_model")
+    return place.learner(*flags)
 
 
 @pytest.mark.nightly
-def test_a_run_and_its_resumption_are_one_run_of_wandb(tmp_path: Any, monkeypatch: Any) -> None:
+def test_a_run_and_its_resumption_are_one_run_of_wandb(place: Site, monkeypatch: Any) -> None:
     """Guards project, name, options and curves of what W&B would send."""
-    logdir = tmp_path / "maze"
-    environment = {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
-    actor = Program(
-        "seed_rl.gym.vtrace_main",
-        "--run_mode=actor",
-        f"--server_address=unix:{tmp_path}/socket",
-        "--env_name=CartPole-v1",
-        "--env_batch_size=4",
-    )
-    program = learner(logdir, 1280, environment)
-    try:
-        assert program.wait() == 0, program.text()
-    finally:
-        program.kill()
-        actor.kill()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    place.actor(0, "--env_batch_size=4")
+    program = learner(place)
+    assert program.wait() == 0, program.text()
+    logdir = place.logdir
     (first,) = (logdir / "wandb").glob("offline-run-*")
     run_id = check(first, {"charts/loss", "charts/frames_per_s", "train/losses/policy"})
 
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     sync = WandbSync("mazes")
     sync.run = Run(logdir, {"env_name": "CartPole-v1", "logdir": str(logdir)}, lambda folder: None)
     sync.on_start()
@@ -97,7 +83,7 @@ def check(folder: pathlib.Path, curves: set[str]) -> str:
     wait_until(lambda: curves <= names(records(path)))
     kept = records(path)
     (run,) = {(r.run.project, r.run.display_name, r.run.run_id) for r in kept if r.run.run_id}
-    assert run[:2] == ("mazes", "maze")
+    assert run[:2] == ("mazes", "run")
     options = {item.key: item.value_json for r in kept for item in r.run.config.update}
     assert options["env_name"] == '"CartPole-v1"' and "logdir" not in options
     return str(run[2])
@@ -109,13 +95,11 @@ def names(kept: list[Any]) -> set[str]:
 
 
 @pytest.mark.nightly
-def test_nobody_logged_in_is_one_line(tmp_path: pathlib.Path) -> None:
+def test_nobody_logged_in_is_one_line(place: Site, monkeypatch: Any) -> None:
     """Guards against a traceback, and a run that trains without the curves that were asked for."""
-    program = learner(tmp_path / "run", 1280, {"HOME": str(tmp_path), "WANDB_MODE": "online"})
-    try:
-        assert program.wait() == 2, program.text()
-    finally:
-        program.kill()
+    monkeypatch.setenv("WANDB_MODE", "online")
+    program = learner(place)
+    assert program.wait() == 2, program.text()
     (line,) = program.errors()
     assert re.search("--wandb_project=mazes: .*WANDB_MODE=offline", line)
     assert "Traceback" not in program.text()

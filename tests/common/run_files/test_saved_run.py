@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import sys
 
 import pytest
 from absl import flags
@@ -320,5 +318,4 @@ def test_a_record_says_where_options_come_from(tmp_path):
 
 
 def start_in(directory, *arguments):
-    variables = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    return run_python(*arguments, code=0, cwd=directory, variables=variables)
+    return run_python(*arguments, code=0, cwd=directory)

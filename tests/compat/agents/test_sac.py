@@ -117,5 +117,4 @@ from seed_rl.agents.sac import learner
 flags.FLAGS(["program"])
 learner.validate_config()
 """)
-    result = forks.run(program)
-    assert result.returncode == 0, result.stderr
+    forks.run(program, code=0)

@@ -6,6 +6,7 @@ client_program.py ACTION ADDRESS
 import os
 import sys
 import threading
+import time
 
 import numpy as np
 
@@ -50,6 +51,36 @@ def leave(address):
     client = Client(address)
     threading.Thread(target=lambda: client.foo(1), daemon=True).start()
     assert sys.stdin.readline() == "leave\n"
+
+
+def open_things():
+    return [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
+
+
+def come_and_go(address):
+    """Often; closed clients may not leave a thread or a file descriptor behind."""
+
+    def eight():
+        for i in range(8):
+            with Client(address) as client:
+                assert client.foo(i) == i
+
+    def no_more(than):
+        """Waits for threads of closed clients, which end soon, not immediately."""
+        deadline = time.monotonic() + 20
+        while any(now > then for now, then in zip(open_things(), than, strict=True)):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    eight()
+    for _ in range(10):  # gRPC starts threads of its own late, but not again and again.
+        before = open_things()
+        eight()
+        if no_more(before):
+            return
+    sys.exit(f"threads and descriptors were {before}, are {open_things()}")
 
 
 if __name__ == "__main__":

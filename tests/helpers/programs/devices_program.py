@@ -16,6 +16,7 @@ from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.parametric_distribution import categorical_distribution
 from tests.helpers.contexts import context
+from tests.helpers.in_process import values
 from tests.helpers.logical_devices import make_cpus
 
 
@@ -30,16 +31,19 @@ class Agent(tf.Module):
         return inputs
 
 
-def values(agent):
-    return [variable.numpy() for variable in variables.variables(agent)]
-
-
 def made(chosen):
     """An agent with variables on the devices that train."""
     with chosen.training_strategy.scope():
         agent = Agent()
         agent(tf.zeros([1, 3]))
     return agent
+
+
+def training_threads():
+    for threads in (3, 5):  # The second comes too late.
+        devices.make_devices(DeviceConfig(training_threads=threads))
+        assert tf.config.threading.get_inter_op_parallelism_threads() == 3
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 3
 
 
 def devices_that_train():
@@ -168,12 +172,7 @@ def inference_devices_draw_differently():
     assert np.mean(drawn_actions(seed=8)[0] == second) < 0.1, "seeds are those of neighbours"
 
 
-def main():
+if __name__ == "__main__":
     make_cpus(4)
     for name in sys.argv[1:]:
         globals()[name]()
-    print("passed")
-
-
-if __name__ == "__main__":
-    main()

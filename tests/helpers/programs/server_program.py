@@ -14,6 +14,7 @@ import tensorflow as tf
 from benchmarks.hostile import http2
 from seed_rl.grpc import ops
 from seed_rl.grpc.numpy_client import Client
+from tests.helpers.logical_devices import make_cpus
 from tests.helpers.op_helpers import double
 
 
@@ -112,5 +113,31 @@ def never_return(address):
     server.shutdown()
 
 
+def from_devices(address):
+    """A function from two devices; prints where it runs, and leaves server and client running."""
+    make_cpus(3)
+
+    def make(device):
+        with tf.device(device):
+            weights = tf.Variable([[2.0]])
+            constant = tf.constant(int(device[-1]))
+
+        def foo(x, text):
+            with tf.device(device):
+                where = tf.raw_ops.Identity(input=constant)
+                print(where.device)
+                return tf.matmul(x, weights)[:, 0], tf.repeat(where, tf.shape(x)[0]), text + "!"
+
+        specs = [tf.TensorSpec([None, 1]), tf.TensorSpec([None], tf.string)]
+        return tf.function(foo, input_signature=specs)
+
+    server, client = serve(address, [make("cpu:1"), make("cpu:2")]), ops.Client(address)
+    results = [client.foo(tf.constant([[3.0]]), tf.constant(["a"])) for _ in range(4)]
+    assert [float(y[0]) for y, _, _ in results] == [6.0] * 4
+    assert [int(where[0]) for _, where, _ in results] == [1, 2, 1, 2]
+    assert all(text[0] == b"a!" for _, _, text in results)
+    return server, client
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]](*sys.argv[2:])
+    left = globals()[sys.argv[1]](*sys.argv[2:])  # The interpreter must exit anyway.

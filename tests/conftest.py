@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from seed_rl.launch import ports
+from tests.helpers import REPOSITORY
 from tests.helpers.forks import Forks
 
 # Before anything imports TensorFlow; child processes inherit it.
@@ -50,6 +51,13 @@ def socket_address(short_path: pathlib.Path) -> str:
     return f"unix:{short_path}/socket"
 
 
+@pytest.fixture(scope="module")
+def shared_address() -> Iterator[str]:
+    """As `socket_address`, for all tests of a module."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        yield f"unix:{folder}/socket"
+
+
 @pytest.fixture
 def free_port() -> int:
     """A TCP port on which nobody listens, and that the system does not give to connections."""
@@ -59,7 +67,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def repository() -> pathlib.Path:
     """The root of the working tree."""
-    return pathlib.Path(__file__).resolve().parents[1]
+    return REPOSITORY
 
 
 @pytest.fixture(scope="session")

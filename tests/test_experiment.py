@@ -32,9 +32,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system.file_lock import LearnerLock
-from tests.helpers import run
+from tests.helpers import REPOSITORY, run
 from tests.helpers.events import read_arrays
-from tests.helpers.system_helpers import REPOSITORY
 from tests.helpers.vtrace_runs import OFTEN, cart_pole, make_job
 
 pytestmark = pytest.mark.slow

@@ -6,6 +6,7 @@ from benchmarks import secured
 from benchmarks.hostile import measuring
 from benchmarks.hostile.attacks import ATTACKS
 from seed_rl.launch import proxy
+from tests.helpers import stand_in
 
 
 class Memory:
@@ -73,7 +74,7 @@ def test_time_in_which_the_client_did_not_run():
     ("program", "message"),
     [
         (None, "error: HAProxy, .* is missing: sudo apt-get install haproxy"),
-        ("#!/bin/sh\necho unknown keyword >&2\nexit 3\n", "exited with code 3:\nunknown keyword"),
+        ("echo unknown keyword >&2; exit 3", "exited with code 3:\nunknown keyword"),
     ],
 )
 def test_a_proxy_that_does_not_start(tmp_path, monkeypatch, program, message):
@@ -81,8 +82,7 @@ def test_a_proxy_that_does_not_start(tmp_path, monkeypatch, program, message):
     for name in proxy.FILES:
         (tmp_path / name).touch()
     if program:
-        (tmp_path / "haproxy").write_text(program)
-        (tmp_path / "haproxy").chmod(0o755)
+        stand_in(tmp_path / "haproxy", program)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(proxy, "_PLACES", "")
     monkeypatch.setattr(proxy, "_MAX_DIRECTORY", 1000)

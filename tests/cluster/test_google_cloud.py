@@ -36,20 +36,16 @@ def services() -> Iterator[Services]:
     services.close()
 
 
-def _api(services: Services) -> GoogleApi:
-    place = f"http://{services.host}"
-    return GoogleApi(place, place, place, sleep=lambda _: None)
-
-
 class _KnownMachine(GoogleApi):
     """Asks for no machine's token, so that failures are those of the service itself."""
 
-    def __init__(self, services: Services):
-        place = f"http://{services.host}"
-        super().__init__(place, place, place, sleep=lambda _: None)
-
     def _token(self) -> str:
         return "machine"
+
+
+def _api(services: Services, kind: type[GoogleApi] = GoogleApi) -> GoogleApi:
+    place = f"http://{services.host}"
+    return kind(place, place, place, sleep=lambda _: None)
 
 
 def _cluster(pool: int, index: int = 0, actors: int = 3, host: str = "learner:2222") -> str:
@@ -77,7 +73,7 @@ def test_the_token_comes_from_secret_manager(services: Services) -> None:
 def test_a_secret_that_cannot_be_read(services: Services, status: int, fix: str) -> None:
     services.failures = [status]
     with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{fix}"):
-        _KnownMachine(services).secret(SECRET)
+        _api(services, _KnownMachine).secret(SECRET)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +87,7 @@ def test_a_secret_that_cannot_be_read(services: Services, status: int, fix: str)
 def test_a_bucket_that_cannot_be_written(services: Services, failures: list[int], fix: str) -> None:
     services.failures = failures
     with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{fix}"):
-        _KnownMachine(services).write("gs://runs/x", b"10.0.0.7:2222")
+        _api(services, _KnownMachine).write("gs://runs/x", b"10.0.0.7:2222")
     assert services.failures == []
 
 
@@ -124,7 +120,7 @@ def test_redirects_do_not_take_the_token_elsewhere(services: Services) -> None:
     other = Services()
     services.location = f"http://{other.host}/"
     with pytest.raises(UserError, match="HTTP 302"):
-        _KnownMachine(services).secret(SECRET)
+        _api(services, _KnownMachine).secret(SECRET)
     assert other.requests == []
     other.close()
 
@@ -144,7 +140,7 @@ def test_a_bucket_that_is_away_for_minutes_ends_no_actors(
     services: Services, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each read fails after five tries; each failure is logged, and reading ends with an error."""
-    place, api = "gs://runs/pong/address", _KnownMachine(services)
+    place, api = "gs://runs/pong/address", _api(services, _KnownMachine)
     services.failures = [503] * 5 * 19
     assert google_cloud.wait_for_address(api, place, sleep=lambda _: None)
     assert capfd.readouterr().err.count("HTTP 503). Try again later. Trying again.") == 19

@@ -26,10 +26,10 @@ from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
+from tests.helpers import REPOSITORY
 from tests.helpers.clock import Clock
 from tests.helpers.google_services import storage
 from tests.helpers.saved_logdirs import contents, save, save_replay
-from tests.helpers.system_helpers import REPOSITORY
 from tests.helpers.waiting import wait_until
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import pathlib
 import signal
 from typing import Any
 
 import pytest
 
 from seed_rl.common.run_files import returns_log
-from tests.helpers import STANDINS
+from tests.helpers import REPOSITORY, STANDINS
 from tests.helpers.events import read_arrays
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
 MAIN = "seed_rl.dmlab.vtrace_main"
-FLAGS = pathlib.Path(__file__).parents[2] / "seed_rl" / "dmlab" / "impala_dmlab30.flags"
+FLAGS = REPOSITORY / "seed_rl" / "dmlab" / "impala_dmlab30.flags"
 LEVELS = (
     "rooms_collect_good_objects_train",
     "language_execute_random_task",

@@ -320,7 +320,7 @@ def test_a_gpu_that_the_engine_cannot_pass(docker):
 
 
 def test_no_engine(docker):
-    (docker.folder / "docker").write_text("#!/bin/sh\necho permission denied >&2; exit 1\n")
+    helpers.stand_in(docker.folder / "docker", "echo permission denied >&2; exit 1")
     code, messages = docker.call("docker/build.sh", "atari")
     assert code == 2
     assert "error: Docker's engine does not answer: permission denied\n" in messages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 import re
 import subprocess
 import sys
@@ -13,8 +12,8 @@ import yaml
 
 from gcp import submit
 from tests import helpers
+from tests.helpers import REPOSITORY
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PLACE = {
     "SEED_RL_GCP_PROJECT": "my-lab",
     "SEED_RL_GCP_REGION": "us-central1",

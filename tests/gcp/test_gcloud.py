@@ -114,13 +114,12 @@ def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
 
 def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
     # A program of that name that keeps what it is given; nothing answers for the service.
-    keeper = tmp_path / "gcloud"
-    keeper.write_text(
-        '#!/bin/sh\necho "$@" >> "$0.calls"\n'
+    helpers.stand_in(
+        tmp_path / "gcloud",
+        'echo "$@" >> "$0.calls"\n'
         'for a; do case "$a" in --config=*) cat "${a#--config=}" > "$0.job";; esac; done\n'
-        "echo me@example.com\n"
+        "echo me@example.com",
     )
-    keeper.chmod(0o755)
     done = run("scenario.sh", "train_atari", path=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 0, done.stderr
     [expected] = submitted("train_atari").values()
@@ -140,15 +139,14 @@ def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
 
 def test_actors_that_are_refused_leave_no_learner_behind_unseen(tmp_path: pathlib.Path) -> None:
     """Guards money: the learner's job runs, and costs, until it is cancelled."""
-    fake = tmp_path / "gcloud"
 
     def submit(rm: str) -> str:
-        fake.write_text(
-            f'#!/bin/sh\ncase "$*" in *"storage rm"*) echo "ERROR: (gcloud.storage.rm) {rm}" >&2\n'
+        helpers.stand_in(
+            tmp_path / "gcloud",
+            f'case "$*" in *"storage rm"*) echo "ERROR: (gcloud.storage.rm) {rm}" >&2\n'
             "exit 1 ;; *create*-actors*) echo 'ERROR: RESOURCE_EXHAUSTED' >&2; exit 1 ;; "
-            "*create*) echo created ;; *' list --project'*) ;; *) echo me ;; esac\n"
+            "*create*) echo created ;; *' list --project'*) ;; *) echo me ;; esac",
         )
-        fake.chmod(0o755)
         done = run(
             "scenario.sh", "train_atari", "--spot=actors", NETWORK, path=f"{tmp_path}:/usr/bin:/bin"
         )
@@ -165,12 +163,11 @@ def test_actors_that_are_refused_leave_no_learner_behind_unseen(tmp_path: pathli
 def test_a_run_whose_job_has_not_ended_is_not_submitted_again(tmp_path: pathlib.Path) -> None:
     """Guards the files of the run: a second learner would wait, cost, and be refused."""
     jobs = tmp_path / "jobs"
-    fake = tmp_path / "gcloud"
-    fake.write_text(
-        f'#!/bin/sh\ncase "$*" in *" list --project"*) cat {jobs} ;; *create*) echo created ;; '
-        "*) echo me ;; esac\n"
+    helpers.stand_in(
+        tmp_path / "gcloud",
+        f'case "$*" in *" list --project"*) cat {jobs} ;; *create*) echo created ;; '
+        "*) echo me ;; esac",
     )
-    fake.chmod(0o755)
     name, path = "atari-r2d2-Pong", f"{tmp_path}:/usr/bin:/bin"
     jobs.write_text(
         f"{name}\tJOB_STATE_FAILED\tprojects/1/locations/x/customJobs/6\n"

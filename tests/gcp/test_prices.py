@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gcp import machines, prices, submit
-from tests.gcp.scenarios import MACHINES, NETWORK, REPOSITORY, SCENARIOS, parse, submitted
+from tests.gcp.scenarios import MACHINES, NETWORK, SCENARIOS, parse, submitted
+from tests.helpers import REPOSITORY
 
 
 def _estimate(*arguments: str) -> str:

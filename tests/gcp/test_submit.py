@@ -14,7 +14,8 @@ import yaml
 
 from gcp import job, submit
 from seed_rl.common.errors import UserError
-from tests.gcp.scenarios import MACHINES, NETWORK, REPOSITORY, SCENARIOS, parse, run, submitted
+from tests.gcp.scenarios import MACHINES, NETWORK, SCENARIOS, parse, run, submitted
+from tests.helpers import REPOSITORY
 
 REVIEWED = yaml.safe_load(pathlib.Path(__file__).with_name("jobs.yaml").read_text("utf-8"))
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from tests.helpers import compile_cpp, run
 
 TRANSPORT = "seed_rl/grpc/native/transport"
 
 
+@pytest.mark.slow  # It compiles.
 def test_ports_and_socket_files(tmp_path: pathlib.Path, socket_address: str) -> None:
     """Guards names with several addresses, some of them in use or of another machine, and the
     socket file of a living server from one that is short of descriptors, or starts when it does.

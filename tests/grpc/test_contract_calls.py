@@ -1,7 +1,6 @@
 """Contracts of calls: the errors that both clients report."""
 
 import re
-import tempfile
 
 import numpy as np
 import pytest
@@ -142,12 +141,10 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def busy_address():
+def busy_address(shared_address):
     """Of a server for all calls with wrong arguments."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        address = f"unix:{folder}/socket"
-        with serving(address, alone, batched, fixed_batch, two, scalar, frames):
-            yield address
+    with serving(shared_address, alone, batched, fixed_batch, two, scalar, frames):
+        yield shared_address
 
 
 def error_of(call, name, args):
@@ -183,6 +180,7 @@ def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):
         assert call("two", [ints(3), ints(3)]) == 2
 
 
+@pytest.mark.parametrize("connect", ["numpy"], indirect=True)  # The server's: one is enough.
 def test_a_server_starts_again_after_shutdown(socket_address, free_port, connect):
     """Guards that it serves at the same addresses, a port it chose itself included, and that
     its functions, which the shutdown cancelled, run again.
@@ -218,6 +216,7 @@ def test_a_server_starts_again_after_shutdown(socket_address, free_port, connect
     server.shutdown()
 
 
+@pytest.mark.parametrize("connect", ["numpy"], indirect=True)  # The server's: one is enough.
 def test_a_function_may_be_bound_between_shutdown_and_start(socket_address, connect):
     """Guards redundant shutdowns, too."""
     server = ops.Server([socket_address])

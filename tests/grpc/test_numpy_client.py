@@ -81,7 +81,6 @@ def test_calls_without_waiting(socket_address):
     ("args", "message"),
     [
         ((1, [1.0, 2.0]), r"Expects 2 arguments, but 3 is provided \(a list is a nest"),
-        (("a", PAIR), r"Expects arg\[0\] to be int32 but string is provided"),
         ((1.5, PAIR), r"Expects arg\[0\] to be int32 but float32 is provided"),
         ((True, PAIR), r"Expects arg\[0\] to be int32 but bool is provided"),
         ((2**31, PAIR), r"arg\[0\]: 2147483648 is out of the range of int32"),
@@ -143,26 +142,20 @@ def test_errors_of_the_function_reach_the_caller(socket_address):
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("answer", "message"),
     [
-        (lambda frame: b"short", ConnectionLost, "5 bytes, which is not a frame"),
-        (
-            lambda frame: wire.encode_error(wire.UNREADABLE_CALL_ID, 3, "?"),
-            ConnectionLost,
-            "could not read a call",
-        ),
-        (lambda frame: reply(frame)[:-1], CallError, "malformed reply"),
-        (lambda frame: wire.encode_call(frame.call_id, 0, []), CallError, "it is a call"),
-        (lambda frame: wire.encode_reply(frame.call_id, []), CallError, "0 tensors, not 1"),
+        (lambda frame: reply(frame)[:-1], "malformed reply"),
+        (lambda frame: wire.encode_call(frame.call_id, 0, []), "it is a call"),
+        (lambda frame: wire.encode_reply(frame.call_id, []), "0 tensors, not 1"),
     ],
 )
-def test_malformed_replies(socket_address, answer, error, message):
+def test_malformed_replies(socket_address, answer, message):
     """A broken server cannot hang or crash the client."""
     with (
         Scripted(socket_address, lambda server, frame: [answer(frame)]),
         Client(socket_address) as client,
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(CallError, match=message):
             client.foo(1)
 
 

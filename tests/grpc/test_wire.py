@@ -92,15 +92,6 @@ def test_errors_come_back(call_id, code, text):
     assert frame == (wire.KIND_ERROR, call_id, code, [], expected)
 
 
-def test_bfloat16_needs_and_uses_ml_dtypes():
-    """The type that NumPy lacks travels too, when its package is there."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    array = np.array([[1.5, -2.0, 3e38]], ml_dtypes.bfloat16)
-    (decoded,) = wire.decode(wire.encode_reply(1, [array])).tensors
-    assert decoded.dtype == array.dtype
-    assert decoded.tobytes() == array.tobytes()
-
-
 def test_numpy_strings_travel_as_strings():
     """Arrays of NumPy's own string types are sent like lists of strings."""
     for array in (

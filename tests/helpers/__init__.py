@@ -11,6 +11,9 @@ from typing import Any
 
 from tests.helpers.waiting import PATIENCE_S
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+"""The root of the working tree."""
+
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 """Programs that tests start as separate processes."""
 
@@ -62,12 +65,18 @@ def run_python(
     return run(sys.executable, *command, **options)
 
 
+def stand_in(path: pathlib.Path, script: str) -> pathlib.Path:
+    """Makes a shell script the program at `path`, and returns the path."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 def compile_cpp(
     program: pathlib.Path, *sources: str, flags: Sequence[str] = ("-g",)
 ) -> pathlib.Path:
     """Compiles sources of the repository and returns the program."""
-    repository = pathlib.Path(__file__).parents[2]
     compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
-    paths = [str(repository / source) for source in sources]
-    run(*compiler, f"-I{repository}", *paths, "-o", program, *flags, code=0, timeout=None)
+    paths = [str(REPOSITORY / source) for source in sources]
+    run(*compiler, f"-I{REPOSITORY}", *paths, "-o", program, *flags, code=0, timeout=None)
     return program

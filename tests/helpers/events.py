@@ -18,6 +18,12 @@ def read_arrays(logdir: pathlib.Path) -> dict[str, list[tuple[int, np.ndarray]]]
     return arrays
 
 
+def read_points(logdir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
+    """{name: [(step, value), ...]} of scalars."""
+    arrays = read_arrays(logdir)
+    return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
+
+
 def read_scalars(logdir: pathlib.Path) -> dict[str, np.ndarray]:
     """The scalars among them: <float32>[points] by name."""
     points = {tag: [array for _, array in all_] for tag, all_ in read_arrays(logdir).items()}

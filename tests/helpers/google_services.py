@@ -5,35 +5,25 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.server
-import importlib.util
 import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-HAS_STORAGE = all(importlib.util.find_spec(name) for name in ("gcsfs", "gcp_storage_emulator"))
-
 
 @contextlib.contextmanager
 def storage() -> Iterator[str]:
     """An emulator of Google Cloud Storage with a bucket; yields its address."""
-    if not HAS_STORAGE:
-        pytest.skip("needs gcsfs and gcp-storage-emulator")
-    from gcp_storage_emulator.server import create_server
+    pytest.importorskip("gcsfs")
+    create_server = pytest.importorskip("gcp_storage_emulator.server").create_server
 
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="runs")
     server.start()
-    with contextlib.closing(_Stopper(server)):
+    try:
         yield f"http://127.0.0.1:{server._api._httpd.server_address[1]}"
-
-
-class _Stopper:
-    def __init__(self, server):
-        self._server = server
-
-    def close(self):
-        self._server.stop()
+    finally:
+        server.stop()
 
 
 class Services:

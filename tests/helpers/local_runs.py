@@ -46,19 +46,16 @@ def nothing_runs(place):
     return not processes_of(place, "learner") and not processes_of(place, "actor")
 
 
-def progress_of(place, supervisor):
-    """Progress of the run that `supervisor` watches; None until its learner reports any."""
+def progress_of(place):
+    """Progress of the run; None until its present learner reports any."""
     progress = place.progress()
     learner = processes_of(place, "learner").get(-1)
     return progress if progress is not None and progress.pid == learner else None
 
 
 def trains_on(place, supervisor, frames=1000):
-    begin = wait_until(lambda: progress_of(place, supervisor), running=supervisor).frames
-    wait_until(
-        lambda: (p := progress_of(place, supervisor)) and p.frames >= begin + frames,
-        running=supervisor,
-    )
+    begin = wait_until(lambda: progress_of(place), running=supervisor).frames
+    wait_until(lambda: (p := progress_of(place)) and p.frames >= begin + frames, running=supervisor)
 
 
 def frames_saved(place):

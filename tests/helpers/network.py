@@ -99,20 +99,8 @@ class Network:
     def _add(self, host: str) -> None:
         namespace = self._namespace(host)
         _run("ip", "netns", "add", namespace)
-        ends = (
-            "link",
-            "add",
-            "name",
-            host,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            namespace,
-        )
-        _run("ip", "-n", self._switch, *ends)
+        ends = f"link add name {host} type veth peer name eth0 netns {namespace}"
+        _run("ip", "-n", self._switch, *ends.split())
         _run("ip", "-n", self._switch, "link", "set", host, "master", "bridge", "up")
         _run("ip", "-n", namespace, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
         for device in ("lo", "eth0"):

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 
 from benchmarks import secured
-from tests.helpers import run
+from tests.helpers import REPOSITORY, run
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "make_secrets.sh"
+SCRIPT = REPOSITORY / "scripts" / "make_secrets.sh"
 
 
 class Secrets(secured.Secrets):

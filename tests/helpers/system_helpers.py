@@ -12,11 +12,10 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from seed_rl.common.run_files import progress as progress_lib
-from tests import helpers
+from tests.helpers import REPOSITORY, errors
 from tests.helpers.forks import Forks
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIFE_STEP = "--env_name=seed_rl.testing.envs:LifeStep-v0"
 FAULTY = "--env_name=seed_rl.testing.envs:Faulty-v0"
 
@@ -71,7 +70,7 @@ class Program:
 
     def errors(self) -> list[str]:
         """The error lines for the user."""
-        return helpers.errors(self.text())
+        return errors(self.text())
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helpers import run
+from tests.helpers import REPOSITORY, run
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 K8S = REPOSITORY / "k8s"
 CASES: dict[str, tuple[str, ...]] = {
     "gpu": ("--with=gpu,pools,tensorboard",),

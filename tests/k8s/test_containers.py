@@ -11,7 +11,7 @@ import pytest
 
 from seed_rl.cluster import __main__ as cluster
 from seed_rl.common.run_files import progress
-from tests.helpers import run
+from tests.helpers import run, stand_in
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
@@ -359,9 +359,9 @@ def test_no_cluster(name, tmp_path, free_port):
 def test_a_namespace_that_holds_a_run(tmp_path):
     """Guards the ConfigMaps of a run, which its next pods would read."""
     log = tmp_path / "log"
-    fake = tmp_path / "kubectl"
-    fake.write_text(
-        f"""#!/bin/sh
+    stand_in(
+        tmp_path / "kubectl",
+        f"""
         echo "$*" >> {log}
         case "$*" in
           kustomize*) exec {kubectl()} "$@" ;;
@@ -369,9 +369,8 @@ def test_a_namespace_that_holds_a_run(tmp_path):
           *"get job "*) printf 'job.batch/actors\\njob.batch/learner\\n' ;;
           *"get configmap run"*) echo pong ;;
         esac
-        """
+        """,
     )
-    fake.chmod(0o755)
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     done = script("submit.sh", *IMAGES, "--engine=plain", "atari", "vtrace", "8", PATH=path)
     (line,) = done.stderr.splitlines()

@@ -14,9 +14,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, local
-from tests.helpers import run, run_python
-
-REPOSITORY = pathlib.Path(__file__).parents[2]
+from tests.helpers import REPOSITORY, run, run_python, stand_in
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +199,6 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
 def test_a_flag_file_of_the_package_is_found_from_any_directory(tmp_path, monkeypatch):
     """Guards those who installed with pip, whose working directory has no sources."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     line = "atari vtrace 2 4 --game=Breakout --flagfile=seed_rl/atari/{} --logdir=run"
     parsed = run_arguments.parse(line.format("impala_paper.flags").split())
     assert local.ask_program(parsed).frames == 200_000_000
@@ -275,11 +272,9 @@ def test_help_of_an_agent_lists_its_options(repository, line):
 
 def test_help_before_the_installation(monkeypatch, tmp_path, capsys):
     """Guards the message, which names the way to the options."""
-    python = tmp_path / "python"
-    python.write_text(
-        "#!/bin/sh\necho ModuleNotFoundError: No module named \\'absl\\' >&2\nexit 1\n"
+    python = stand_in(
+        tmp_path / "python", "echo ModuleNotFoundError: No module named \\'absl\\' >&2\nexit 1"
     )
-    python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     # It would be for the process, which runs other tests.
     monkeypatch.setattr(run_arguments.terminal, "end_without_reader", lambda: None)
@@ -379,7 +374,6 @@ NOT_A_PROGRAM = r"my_program\.py is not a SEED RL program"
 def test_files_that_are_no_programs(tmp_path, monkeypatch, text, message):
     program(tmp_path, text=text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     if "sleep" in text:
         monkeypatch.setattr(local, "_ANSWER_S", 2)
     with pytest.raises(UserError, match=message):
@@ -398,7 +392,6 @@ def test_a_program_written_for_the_original(tmp_path, monkeypatch):
     """Guards that it is checked without being run, since absl ends it after reading the flags."""
     program(tmp_path, text=EXISTING)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     asked = local.ask_program(run_arguments.parse(["my_program.py", "1"]))
     assert asked.logdir == tmp_path / "runs" / "my_program"
     with pytest.raises(UserError, match="--expose"):
@@ -430,7 +423,6 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
     """Guards --agent: it chooses, where a program has several, and must fit where it has one."""
     program(tmp_path, text=text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     asked = local.ask_program(run_arguments.parse(["my_program.py", "r2d2", "1", "--size=4"]))
     assert asked.logdir == tmp_path / "runs" / "my_program-r2d2"
     asked = local.ask_program(run_arguments.parse(["my_program.py", "1"]))

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tests.helpers import run
+from tests.helpers import run, stand_in
 from tests.helpers.waiting import PATIENCE_S
 
 
@@ -119,11 +119,10 @@ def test_an_unknown_extra_is_refused(tree):
 
 def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
     """Guards users from killing a set-up that is silent for minutes while packages download."""
-    python = tmp_path_factory.mktemp("tools") / "python3"
-    python.write_text(
-        f'#!/bin/sh\n[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"\n'
+    python = stand_in(
+        tmp_path_factory.mktemp("tools") / "python3",
+        f'[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"',
     )
-    python.chmod(0o755)
     result = run(
         tree / "scripts" / "setup.sh",
         code=1,
@@ -143,8 +142,7 @@ def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
     for tool in needed.split():
         (tools / tool).symlink_to(str(shutil.which(tool)))
     (tools / "python3").symlink_to(sys.executable)
-    (tools / "id").write_text("#!/bin/sh\necho 1000\n")
-    (tools / "id").chmod(0o755)
+    stand_in(tools / "id", "echo 1000")
     result = run(
         tree / "scripts" / "setup.sh", "atari", code=1, env={"PATH": str(tools), "HOME": str(tree)}
     )
@@ -155,12 +153,10 @@ def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
 
 def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
     tools = tmp_path_factory.mktemp("tools")
-    old = tools / "python3"
-    old.write_text(
-        '#!/bin/sh\n[ "$1" = -V ] && echo "Python 3.9.1"\n'
-        'case "$2" in *version_info*) exit 1;; esac\nexit 0\n'
+    stand_in(
+        tools / "python3",
+        '[ "$1" = -V ] && echo "Python 3.9.1"\ncase "$2" in *version_info*) exit 1;; esac\nexit 0',
     )
-    old.chmod(0o755)
     result = run(
         tree / "scripts" / "setup.sh",
         "atari",

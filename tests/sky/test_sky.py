@@ -16,11 +16,11 @@ import yaml
 from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.common.run_files import progress
 from seed_rl.launch import ports
-from tests.helpers import run
+from tests.helpers import REPOSITORY, run, stand_in
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
-SKY = pathlib.Path(__file__).resolve().parents[2] / "sky"
+SKY = REPOSITORY / "sky"
 TASK = yaml.safe_load((SKY / "seed_rl.yaml").read_text())
 # Reads [[task, {variable: value}], ...]; prints for each what SkyPilot makes of it, or the error.
 PARSE = """
@@ -195,13 +195,15 @@ def test_two_learners_train_and_end(cluster, tmp_path):
     assert progress.read(tmp_path / "runs/pong/learner-1").phase == "done"
 
 
+def checking(folder):
+    """A Python whose programs only check their arguments."""
+    return stand_in(folder / "python", f'exec {sys.executable} "$@" --only_check_args')
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_programs_accept_the_arguments_of_the_task_file(cluster, tmp_path, rank):
     """A flag that the task file or node.sh misspells is found here."""
-    check = tmp_path / "python"
-    check.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --only_check_args\n')
-    check.chmod(0o755)
-    node = cluster(PYTHON=str(check), ACTORS_PER_NODE="1").node(rank)
+    node = cluster(PYTHON=str(checking(tmp_path)), ACTORS_PER_NODE="1").node(rank)
     assert node.wait(PATIENCE_S) == 0, output(node)
     assert f'"logdir": "{tmp_path}/runs/pong"' in output(node) or rank == 1
     assert f"--run_mode={'actor' if rank else 'learner'}" in output(node)
@@ -209,13 +211,12 @@ def test_programs_accept_the_arguments_of_the_task_file(cluster, tmp_path, rank)
 
 def arguments_of(cluster, tmp_path, rank, **envs):
     """The programs that a node starts, of a cluster of four with two learners, and the output."""
-    show = tmp_path / "python"
-    show.write_text(
-        f'#!/bin/sh\nif [ "$2" = seed_rl.cluster ]; then exec {sys.executable} - "$@" << END\n'
+    show = stand_in(
+        tmp_path / "python",
+        f'if [ "$2" = seed_rl.cluster ]; then exec {sys.executable} - "$@" << END\n'
         "import os, sys\nfrom seed_rl.cluster.__main__ import become\n"
-        "print(*become(sys.argv[3:], os.environ)[0])\nEND\nfi\n"
+        "print(*become(sys.argv[3:], os.environ)[0])\nEND\nfi",
     )
-    show.chmod(0o755)
     node = cluster(
         PYTHON=str(show),
         LEARNERS="2",
@@ -230,11 +231,10 @@ def arguments_of(cluster, tmp_path, rank, **envs):
 
 def test_each_of_several_learners_has_a_node(cluster, tmp_path):
     """Under names of its own, for which a certificate can be made, and with all lines of FLAGS."""
-    hosts = tmp_path / "bin" / "sudo"
-    hosts.parent.mkdir()
-    hosts.write_text(f"#!/bin/sh\ncat > {tmp_path}/hosts\n")
-    hosts.chmod(0o755)
-    path = f"{hosts.parent}:{os.environ['PATH']}"
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    stand_in(tools / "sudo", f"cat > {tmp_path}/hosts")
+    path = f"{tools}:{os.environ['PATH']}"
     exchange = "--learner_addresses=learner:8786,learner-1:8786"
     flags = {"SEED_RL_ADDRESS": "", "FLAGS": "--game=Pong\n--insecure\n", "ACTORS_PER_NODE": "3"}
     for rank in (0, 1):
@@ -257,14 +257,12 @@ def test_each_of_several_learners_has_a_node(cluster, tmp_path):
 
 def test_several_learners_need_the_users_own_consent(cluster, tmp_path):
     """One learner's --insecure only says that the cloud's network is closed to its clients."""
-    check = tmp_path / "python"
-    check.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --only_check_args\n')
-    check.chmod(0o755)
     several = {"LEARNERS": "2", "SKYPILOT_NUM_NODES": "4", "SEED_RL_ADDRESS": "a:1,b:1"}
-    node = cluster(PYTHON=str(check), **several).node(1)
+    several["PYTHON"] = str(checking(tmp_path))
+    node = cluster(**several).node(1)
     assert node.wait(PATIENCE_S) == 2
     assert "2 learners exchange gradients" in output(node)
-    node = cluster(PYTHON=str(check), FLAGS="--game=Pong --insecure", **several).node(1)
+    node = cluster(FLAGS="--game=Pong --insecure", **several).node(1)
     assert node.wait(PATIENCE_S) == 0, output(node)
 
 
@@ -277,9 +275,8 @@ def test_a_node_that_cannot_reach_the_learner_says_so(cluster):
 
 def test_an_actor_that_fails_ends_its_node(cluster, tmp_path):
     """With the actor's exit code, and nothing left running."""
-    fail = tmp_path / "python"
-    fail.write_text('#!/bin/sh\nif [ "$SEED_RL_INDEX" = 1 ]; then exit 1; fi\nexec sleep 1000\n')
-    fail.chmod(0o755)
+    script = 'if [ "$SEED_RL_INDEX" = 1 ]; then exit 1; fi\nexec sleep 1000'
+    fail = stand_in(tmp_path / "python", script)
     node = cluster(PYTHON=str(fail), ACTORS_PER_NODE="3").node(1)
     assert node.wait(PATIENCE_S) == 1, output(node)
 

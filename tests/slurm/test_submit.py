@@ -168,11 +168,9 @@ def test_a_logdir_that_cannot_be_written(submit, tmp_path, without_slurm):
 @pytest.fixture
 def with_slurm(without_slurm, tmp_path):
     """A folder for PATH, with a Slurm that accepts all jobs and has job 7 in its queue."""
-    (without_slurm / "sbatch").write_text("#!/bin/sh\necho 7\n")
+    helpers.stand_in(without_slurm / "sbatch", "echo 7")
     (without_slurm / "squeue").unlink(missing_ok=True)
-    (without_slurm / "squeue").write_text("#!/bin/sh\n[ $2 = --jobs=7 ] && echo PENDING\n")
-    for name in ("sbatch", "squeue"):
-        (without_slurm / name).chmod(0o755)
+    helpers.stand_in(without_slurm / "squeue", "[ $2 = --jobs=7 ] && echo PENDING")
     return str(without_slurm)
 
 
@@ -200,7 +198,7 @@ def test_a_logdir_that_a_learner_without_a_job_holds(submit, tmp_path, with_slur
 
 def test_a_shell_that_belongs_to_a_job(submit, with_slurm, tmp_path):
     """Guards our jobs from its variables: with its SLURM_MEM_PER_CPU, no srun of theirs starts."""
-    (pathlib.Path(with_slurm) / "sbatch").write_text(f"#!/bin/sh\nenv > {tmp_path}/env\necho 7\n")
+    helpers.stand_in(pathlib.Path(with_slurm) / "sbatch", f"env > {tmp_path}/env\necho 7")
     outer = {"SLURM_JOB_ID": "6", "SLURM_MEM_PER_CPU": "100", "SLURM_CONF": "/x"}
     assert submit(*TASK, PATH=with_slurm, **outer).returncode == 0
     seen = (tmp_path / "env").read_text().splitlines()
@@ -216,8 +214,7 @@ def learner_job(repository, tmp_path):
         tools.mkdir(exist_ok=True)
         (tmp_path / "slurm").mkdir(exist_ok=True)
         for name, body in {"srun": srun, "scancel": ":", "sleep": ":", "python": python}.items():
-            (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-            (tools / name).chmod(0o755)
+            helpers.stand_in(tools / name, body)
         settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
         settings |= {"ROOT": repository, "PYTHON": tools / "python", "LOGDIR": tmp_path}
         environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}

@@ -19,7 +19,7 @@ from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import processor
 from seed_rl.launch import run_lock, stop
 from seed_rl.study import directory, program, spec, trials
-from tests.helpers import PROGRAMS, run_python
+from tests.helpers import PROGRAMS, run_python, stand_in
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 SPEC = {
@@ -206,11 +206,11 @@ def test_a_grid_runs_each_configuration_once_before_any_again(study):
 )
 def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch, flags, used):
     """Guards eight runs on eight GPUs, all of which would otherwise use the first two."""
-    driver = tmp_path / "bin" / "nvidia-smi"
-    driver.parent.mkdir()
-    driver.write_text("#!/bin/sh\necho 'GPU 0: H (UUID: GPU-a)'\necho 'GPU 1: H (UUID: GPU-b)'\n")
-    driver.chmod(0o755)
-    monkeypatch.setenv("PATH", str(driver.parent), prepend=os.pathsep)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    listed = "echo 'GPU 0: H (UUID: GPU-a)'\necho 'GPU 1: H (UUID: GPU-b)'"
+    stand_in(tools / "nvidia-smi", listed)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     study.spec["configurations"] = 4
     study.spec["flags"] |= flags

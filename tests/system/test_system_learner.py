@@ -10,7 +10,6 @@ import pathlib
 import re
 import resource
 import signal
-import tempfile
 import threading
 
 import numpy as np
@@ -32,16 +31,10 @@ MEBIBYTE = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        with site(
-            tmp_path_factory.mktemp("learner"),
-            f"unix:{folder}/socket",
-            LIFE_STEP,
-            "--num_envs=8",
-            f"--env_batch_size={ENVS_PER_ACTOR}",
-        ) as place:
-            yield place
+def place(tmp_path_factory, shared_address):
+    environments = (LIFE_STEP, "--num_envs=8", f"--env_batch_size={ENVS_PER_ACTOR}")
+    with site(tmp_path_factory.mktemp("learner"), shared_address, *environments) as place:
+        yield place
 
 
 def start_learner(place, batch_size=4):

@@ -12,7 +12,6 @@ import collections
 import json
 import random
 import signal
-import tempfile
 import threading
 
 import numpy as np
@@ -160,17 +159,16 @@ def check(unroll, env_id, last_of_previous):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        with site(
-            tmp_path_factory.mktemp("lives"),
-            f"unix:{folder}/socket",
-            LIFE_STEP,
-            f'--env_kwargs={{"num_actions": {NUM_ACTIONS}}}',
-            f"--env_batch_size={ENVS_PER_ACTOR}",
-            f"--num_envs={NUM_ENVS}",
-        ) as place:
-            yield place
+def place(tmp_path_factory, shared_address):
+    with site(
+        tmp_path_factory.mktemp("lives"),
+        shared_address,
+        LIFE_STEP,
+        f'--env_kwargs={{"num_actions": {NUM_ACTIONS}}}',
+        f"--env_batch_size={ENVS_PER_ACTOR}",
+        f"--num_envs={NUM_ENVS}",
+    ) as place:
+        yield place
 
 
 @pytest.fixture(scope="module")

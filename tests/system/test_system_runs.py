@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from seed_rl.common.run_files import returns_log
+from tests.helpers import REPOSITORY
 from tests.helpers.local_runs import (
     frames_saved,
     nothing_runs,
@@ -16,7 +17,6 @@ from tests.helpers.local_runs import (
     start,
     trains_on,
 )
-from tests.helpers.system_helpers import REPOSITORY
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow

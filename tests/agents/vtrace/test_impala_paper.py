@@ -1,7 +1,6 @@
 """`impala_paper.flags`: the settings of the paper, and updates as its summed losses make them."""
 
 import json
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -16,9 +15,9 @@ from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
-from tests.helpers import PROGRAMS, run_python
+from tests.helpers import PROGRAMS, REPOSITORY, run_python
 
-FLAGS = pathlib.Path(__file__).parents[3] / "seed_rl" / "atari" / "impala_paper.flags"
+FLAGS = REPOSITORY / "seed_rl" / "atari" / "impala_paper.flags"
 
 TIME, BATCH, ACTIONS = 20, 32, 4
 # Espeholt et al. 2018, table G.1, and eq. (8) of Mnih et al. 2016 for RMSProp, whose decay is 0.99.

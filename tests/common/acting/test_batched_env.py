@@ -179,8 +179,8 @@ def test_structured_observations_and_actions() -> None:
     assert step.reward.tolist() == [2, 1]
 
 
-@pytest.mark.parametrize("fault", ["raise", "raise_in_reset"])
-def test_failure_names_environment_and_keeps_the_cause(fault: str) -> None:
+@pytest.mark.parametrize(("fault", "method"), [("raise", "step"), ("raise_in_reset", "reset")])
+def test_failure_names_environment_and_keeps_the_cause(fault: str, method: str) -> None:
     at = 2
 
     def create(env_id: int, config: Any) -> Any:
@@ -188,7 +188,7 @@ def test_failure_names_environment_and_keeps_the_cause(fault: str) -> None:
 
     env = BatchedEnvironment(create, 2, 4)
     env.reset()
-    with pytest.raises(EnvironmentFailure, match="Environment 5") as failure:
+    with pytest.raises(EnvironmentFailure, match=f"Environment 5 raised in {method}") as failure:
         for _ in range(2):
             env.step(np.zeros(2, np.int64))
     assert isinstance(failure.value.__cause__, RuntimeError)

@@ -87,8 +87,6 @@ def test_help_groups_options_by_class():
 
 
 def test_two_classes_with_one_option_are_a_bug_of_ours():
-    import dataclasses
-
     @dataclasses.dataclass(frozen=True)
     class A:
         """A"""

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from concurrent import futures
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from seed_rl.common.config.network_config import (
     ObservationConfig,
 )
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from tests.helpers import PROGRAMS, run_python
+from tests.helpers import PROGRAMS, REPOSITORY, run_python
 
 
 def run(*arguments, settings=None, **kwargs):
@@ -159,7 +158,7 @@ def test_a_preset_with_an_unknown_option_is_a_bug_of_the_program():
     assert "No such options: dept (agent on boxes preset)" in result.stderr
 
 
-PAGES = Path(__file__).parents[3] / "docs" / "agents"
+PAGES = REPOSITORY / "docs" / "agents"
 DOCUMENTED = [
     *("gym vtrace", "atari vtrace", "mujoco vtrace", "atari r2d2", "gym r2d2", "mujoco sac"),
     *("gym sac", "atari pqn", "gym pqn", "mujoco ppo", "atari ppo", "gym ppo"),

@@ -15,7 +15,7 @@ from seed_rl.common.learner import devices
 from seed_rl.common.learner.tpu_encoding import PackedIntegers, pack, unpack
 from seed_rl.common.networks.recurrent import StackedLSTM
 from seed_rl.common.types import EnvOutput
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, stand_in
 
 CPU = "/device:CPU:0"
 GPUS = [f"/device:GPU:{number}" for number in range(8)]
@@ -101,8 +101,7 @@ def test_impossible_splits_name_the_option(inference, training, message):
     ],
 )
 def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, script, hidden, warns):
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
+    stand_in(tmp_path / "nvidia-smi", script)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     if hidden is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -17,6 +17,7 @@ from seed_rl.common.callbacks import Report, Run
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring import clips
 from seed_rl.common.run_files.progress import ProgressWriter
+from tests.helpers import stand_in
 from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
@@ -38,8 +39,7 @@ def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     )
     with site(tmp_path, socket_address, *shared) as place:
         logdir = place.logdir
-        filming = ("--video_every=1000000000", "--log_period_secs=1", "--nosave_model")
-        learner = place.learner(*filming)
+        learner = place.learner("--video_every=1000000000", "--log_period_secs=1", "--nosave_model")
         place.actor(0)
         (film,) = wait_until(lambda: [*(logdir / "videos").glob("*.gif")], running=learner)
         # Not the first point of the curves, and while training continues.
@@ -78,10 +78,7 @@ class Filming:
     """A run whose processes that film are `script`."""
 
     def __init__(self, folder: pathlib.Path, monkeypatch: Any, script: str):
-        program = folder / "python"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(program))
+        monkeypatch.setattr(sys, "executable", str(stand_in(folder / "python", script)))
         self._progress = ProgressWriter(folder, 10**6)
         self.shown, self.saved, self.stopped = Shown(), 0, False
         self.clips = clips.Clips(100, self.shown, lambda: self.stopped)  # type: ignore[arg-type]

@@ -10,14 +10,7 @@ import tensorflow as tf
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring.metrics import EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.run_files import returns_log
-from seed_rl.compat.progress_logger import ProgressLogger
-from tests.helpers.events import read_arrays
-
-
-def points(logdir):
-    """{name: [(step, value), ...]} of scalars."""
-    arrays = read_arrays(logdir)
-    return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
+from tests.helpers.events import read_arrays, read_points
 
 
 def episodes(*rows, ended_at=0):
@@ -52,7 +45,7 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
     writer.write(1000, {"loss": 0.5, "speed/frames_per_s": 10})
     writer.write(2000, {"loss": tf.constant(0.25)})
     writer.close()
-    assert points(tmp_path) == {
+    assert read_points(tmp_path) == {
         "loss": [(1000, 0.5), (2000, 0.25)],
         "speed/frames_per_s": [(1000, 10.0)],
     }
@@ -95,7 +88,7 @@ def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
     writer.describe(0, {"rate": 1, 2: "a name that is no text"})
     writer.write(1000, {"loss": 0.5})
     writer.close()
-    assert points(tmp_path) == {"loss": [(1000, 0.5)]}
+    assert read_points(tmp_path) == {"loss": [(1000, 0.5)]}
     assert [bool(r.exc_info) for r in caplog.records] == [True]
 
 
@@ -117,7 +110,7 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     assert [r.getMessage() for r in warnings] == [
         "Cannot write for TensorBoard (No space left on device). Training continues."
     ]
-    assert points(tmp_path / "logs") == {"loss": [(3, 1.0)]}
+    assert read_points(tmp_path / "logs") == {"loss": [(3, 1.0)]}
 
 
 def test_points_after_half_a_record_are_read(tmp_path):
@@ -138,7 +131,7 @@ def test_points_after_half_a_record_are_read(tmp_path):
     write(3)
     writer.close()
     file.unlink()
-    assert points(tmp_path) == {"loss": [(3, 1.0)]}
+    assert read_points(tmp_path) == {"loss": [(3, 1.0)]}
 
 
 def test_successes_are_counted_where_they_are_known(tmp_path):
@@ -260,65 +253,3 @@ def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplo
         statistics.close()
     assert statistics.recent_return == 1
     assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1
-
-
-@pytest.mark.parametrize("in_graph", [False, True])
-def test_progress_logger_writes_means(tmp_path, in_graph):
-    logger = ProgressLogger(
-        tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=tf.constant(50)
-    )
-
-    def step(value):
-        session = logger.log_session()
-        logger.log(session, "V/mean", [value, value + 2])
-        session |= logger.log_session_from_dict({"loss": -value})
-        logger.step_end(session, step_increment=10)
-
-    if in_graph:
-        step = tf.function(step)
-    logger.start(lambda: tf.summary.scalar("extra", 7.0))
-    for value in (1.0, 2.0, 3.0):
-        step(tf.constant(value))
-    logger.shutdown()
-    scalars = points(tmp_path)
-    assert scalars.pop("speed/steps_per_sec")[0][0] == 80
-    assert scalars == {"V/mean": [(80, 3.0)], "loss": [(80, -2.0)], "extra": [(80, 7.0)]}
-
-
-def test_progress_logger_loses_no_step_while_it_writes():
-    # Steps are logged while the writing thread harvests as fast as it can.
-    logger = ProgressLogger(None, initial_period=1e-4, period_factor=1.0)
-    harvest = logger._harvest
-    harvested = []
-
-    def recorded():
-        result = harvest()
-        harvested.extend(result.values())
-        return result
-
-    logger._harvest = recorded
-
-    @tf.function
-    def step():
-        logger.step_end({"one": tf.constant(1.0)})
-
-    logger.start()
-    steps = 0
-    while steps < 500 or len(harvested) < 2:  # Or nothing would happen at the same time.
-        step()
-        steps += 1
-    logger.shutdown()
-    assert sum(value for value, _ in harvested) == steps
-    assert all(value == count for value, count in harvested)
-
-
-def test_progress_logger_recovers_from_nan(tmp_path):
-    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000)
-    logger.start()
-    logger.step_end({"loss": tf.constant(float("nan"))})
-    logger._write()
-    logger.step_end({"loss": tf.constant(2.0)})
-    logger.shutdown()
-    (_, first), (_, second) = points(tmp_path)["loss"]
-    assert np.isnan(first)
-    assert second == 2.0

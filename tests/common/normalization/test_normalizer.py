@@ -9,7 +9,7 @@ import tensorflow as tf
 from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.normalizer import NormalizeObservationsWrapper, Normalizer
-from seed_rl.common.types import EnvOutput
+from tests.helpers.network_inputs import env_outputs
 
 Output = collections.namedtuple("Output", "observation")
 
@@ -35,11 +35,6 @@ class OtherForm(Echo):
 
     def __call__(self, inputs, agent_state, unroll=False):
         return Output(inputs[1].observation), agent_state
-
-
-def env_outputs(observation, *batch):
-    zeros = tf.zeros(batch)
-    return EnvOutput(zeros, zeros > 0, observation, zeros > 0, tf.cast(zeros, tf.int32))
 
 
 def test_equals_numpy_over_updates():
@@ -95,12 +90,12 @@ def test_each_part_of_an_observation_is_normalized(policy):
     }
     unroll |= left
     state = wrapper.initial_state(2)
-    call_network(wrapper, (), env_outputs(unroll, 7, 2), state, True, True)
+    call_network(wrapper, (), env_outputs((7, 2), unroll), state, True, True)
     np.testing.assert_array_equal(wrapper._normalizer.mean, np.zeros(7))
     wrapper.end_of_training_step_callback()
-    seen, _ = call_network(wrapper, (), env_outputs(unroll, 7, 2), state, True, False)
+    seen, _ = call_network(wrapper, (), env_outputs((7, 2), unroll), state, True, False)
     step = tf.nest.map_structure(lambda t: t[3], unroll)
-    now, new_state = call_network(wrapper, (), env_outputs(step, 2), state)
+    now, new_state = call_network(wrapper, (), env_outputs((2,), step), state)
     for name, values in left.items():
         np.testing.assert_array_equal(seen.observation[name], values)
         assert unroll.pop(name).dtype == seen.observation[name].dtype
@@ -115,7 +110,7 @@ def test_each_part_of_an_observation_is_normalized(policy):
 def test_other_methods_see_normalized_observations_too():
     wrapper = NormalizeObservationsWrapper(Echo(), Normalizer(eps=0.0))
     x = tf.constant([[[1.0]], [[3.0]]])
-    outputs = env_outputs(x, 2, 1)
+    outputs = env_outputs((2, 1), x)
     wrapper((), outputs, (), unroll=True, is_training=True)
     wrapper.end_of_training_step_callback()
     normalized = [[[-1.0]], [[1.0]]]

@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from seed_rl.common.system import nvidia
+from tests.helpers import stand_in
 
 GPUS = r"""
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11-aa)
@@ -44,8 +45,7 @@ def test_visible_gpus(
     expected: list[str],
 ) -> None:
     """Guards the names that CUDA takes, and those that hide GPUs."""
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\ncat <<'E'\n{listed}\nE\nexit {code}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
+    stand_in(tmp_path / "nvidia-smi", f"cat <<'E'\n{listed}\nE\nexit {code}")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.delenv(nvidia.VISIBLE, raising=False)
     if visible is not None:

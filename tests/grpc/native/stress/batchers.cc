@@ -28,10 +28,7 @@ class CountingCaller : public Caller {
     Frame frame;
     CHECK(frame.Parse(reply).ok());
     if (frame.kind() == Kind::kReply) {
-      const TensorView& view = frame.tensors()[0];
-      std::vector<int32_t> result(view.elements);
-      Cursor(view.payload).Read(reinterpret_cast<char*>(result.data()), view.bytes);
-      for (const int32_t element : result) CHECK(element == value_ + 1);
+      CheckAnswer(frame.tensors()[0], value_);
       ++right_;
     }
     ++answers_;

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+#include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
 
@@ -43,6 +45,13 @@ inline std::vector<Tensor> AddOne(const std::vector<Tensor>& arguments) {
   const auto* in = reinterpret_cast<const int32_t*>(arguments[0].data);
   for (size_t i = 0; i < result.bytes / sizeof(int32_t); ++i) out[i] = in[i] + 1;
   return {result};
+}
+
+// Checks what has come back from a function for this value.
+inline void CheckAnswer(const TensorView& view, int32_t value) {
+  std::vector<int32_t> elements(view.elements);
+  Cursor(view.payload).Read(reinterpret_cast<char*>(elements.data()), view.bytes);
+  for (const int32_t element : elements) CHECK(element == value + 1);
 }
 
 class QuickFunction : public Function {

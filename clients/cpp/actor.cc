@@ -55,6 +55,7 @@ std::string Trimmed(const std::string& text) {
 // Appends the tensors of a structure of Describe (docs/wire_format.md), without their first
 // dimension.
 void AppendLeaves(const Json& structure, std::vector<Spec>* leaves) {
+  if (structure.empty()) Refuse("The server is not a learner: it describes an empty structure.");
   const std::string kind = structure.begin().key();
   const Json& content = structure.begin().value();
   if (kind == "tensor") {
@@ -97,6 +98,16 @@ std::string Names(const std::vector<int>& ids) {
 }
 
 }  // namespace
+
+std::string ReadToken(const std::string& path, std::string* token) {
+  if (!Read(path, token)) return path + " cannot be read";
+  *token = Trimmed(*token);
+  // gRPC would end the process.
+  if (std::all_of(token->begin(), token->end(), [](char c) { return ' ' <= c && c <= '~'; })) {
+    return "";
+  }
+  return path + " is not a token: it has other characters than visible ASCII and spaces";
+}
 
 Actor::Actor(const Spaces& spaces, const CreateEnvironment& create, const ActorConfig& config)
     : config_(config),
@@ -161,13 +172,13 @@ Status Actor::Connect() {
   config.address = config_.server_address;
   config.tls = !config_.tls_ca.empty();
   // Secrets may change while the learner is away.
-  for (const auto& [path, text] : {std::pair{&config_.auth_token_file, &config.token},
-                                   {&config_.tls_ca, &config.tls_ca},
+  const std::string problem = ReadToken(config_.auth_token_file, &config.token);
+  if (!problem.empty()) return {Code::kUnavailable, problem};
+  for (const auto& [path, text] : {std::pair{&config_.tls_ca, &config.tls_ca},
                                    {&config_.tls_cert, &config.tls_cert},
                                    {&config_.tls_key, &config.tls_key}}) {
     if (!Read(*path, text)) return {Code::kUnavailable, *path + " cannot be read"};
   }
-  config.token = Trimmed(config.token);
   config.connect_timeout_s =
       std::min(kAttemptSeconds, std::max(RemainingSeconds(), kShortestAttemptSeconds));
   Status status;
@@ -278,10 +289,6 @@ double Actor::RemainingSeconds() const {
 }
 
 void Actor::BeforeNextAttempt(const Status& status) {
-  if (status.code == Code::kFailedPrecondition && config_.task < 0) {
-    has_ids_ = false;  // They were silent for too long.
-    return;
-  }
   const double pause_s =
       std::min(std::ldexp(kFirstPauseSeconds, std::min(failures_, 10)), kLongestPauseSeconds);
   ThrowIfFatal(status, pause_s);
@@ -306,6 +313,10 @@ void Actor::BeforeNextAttempt(const Status& status) {
 void Actor::ThrowIfFatal(const Status& status, double pause_s) {
   switch (status.code) {
     case Code::kFailedPrecondition:
+      if (config_.task < 0) {
+        has_ids_ = false;  // They were silent for too long.
+        return;
+      }
       throw ActorEnded(ExitCode::kSuperseded, status.message + " Give every actor its own --task.");
     case Code::kUnauthenticated:
       // A new token may not have been copied yet.

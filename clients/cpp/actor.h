@@ -29,6 +29,9 @@ struct ActorConfig {
   std::string auth_token_file, tls_ca, tls_cert, tls_key;
 };
 
+// Reads the token in a file, "" without a path. Returns what is wrong with the file, or "".
+std::string ReadToken(const std::string& path, std::string* token);
+
 enum class ExitCode : int {
   kDone = 0,
   kEnvironmentFailed = 1,

@@ -61,7 +61,10 @@ ActorConfig ConfigFromFlags(int argc, char** argv) {
     given[options[index].name] = optarg;
   }
   if (optind < argc) BadFlag(std::string("What is ") + argv[optind] + "? Flags begin with --.");
-  for (const char* name : {"auth_token_file", "tls_ca", "tls_cert", "tls_key"}) {
+  std::string token;
+  const std::string problem = ReadToken(given["auth_token_file"], &token);
+  if (!problem.empty()) BadFlag("--auth_token_file=" + problem + ".");
+  for (const char* name : {"tls_ca", "tls_cert", "tls_key"}) {
     if (!given[name].empty() && access(given[name].c_str(), R_OK) != 0) {
       BadFlag("--" + std::string(name) + "=" + given[name] + " cannot be read.");
     }

@@ -191,7 +191,7 @@ class Actor {
     this._stopped = new AbortController();
     /** @type {Client | null} */
     this._client = null;
-    this._lastAnswer = Date.now();
+    this._lastAnswer = performance.now();
     this._timeoutS = config.connectTimeoutS;
     this._failures = 0;
   }
@@ -208,9 +208,9 @@ class Actor {
    */
   async run() {
     while (!this._stopped.signal.aborted) {
-      const began = Date.now();
+      const began = performance.now();
       this._batch.reset();
-      this._lastAnswer += Date.now() - began; // Resets may take long, and the learner waits for them.
+      this._lastAnswer += performance.now() - began; // The learner waits for long resets.
       try {
         await this._life();
       } catch (error) {
@@ -218,6 +218,7 @@ class Actor {
         if (error instanceof CallError && error.code === status.OUT_OF_RANGE) return;
         const known = [CallError, ConnectionLost, wire.WireError].some((c) => error instanceof c);
         if (!known) throw error;
+        this._client?.close(); // Not after the pause: the learner counts connections.
         await this._pause(error);
       } finally {
         this._client?.close();
@@ -232,9 +233,8 @@ class Actor {
     const attemptS = Math.min(ATTEMPT_S, Math.max(this._remainingS(), 0.1));
     let client;
     try {
-      const token = tokenFile && fs.readFileSync(tokenFile, "utf8").trim();
-      client = await Client.connect(
-        address, { token, tlsCa, tlsCert, tlsKey }, 1000 * attemptS);
+      const security = { token: readToken(tokenFile), tlsCa, tlsCert, tlsKey };
+      client = await Client.connect(address, security, 1000 * attemptS);
     } catch (/** @type {any} */ error) {
       if (error.code === status.FAILED_PRECONDITION) throw new Ended(error.message, EXIT.userError);
       if (error.syscall) throw new ConnectionLost(error.message); // A file is missing for now.
@@ -250,11 +250,11 @@ class Actor {
       try {
         outputs = await client.call(inference.index, this._batch.tensors(runId).slice(0, taken));
       } finally {
-        if (calls) this._lastAnswer = Date.now();
+        if (calls) this._lastAnswer = performance.now();
       }
       if (!calls) {
         console.error(`Environments ${this._batch.ids.join(", ")}: learner at ${address}.`);
-        this._lastAnswer = Date.now();
+        this._lastAnswer = performance.now();
         this._timeoutS = this._config.reconnectTimeoutS;
         this._failures = 0;
       }
@@ -280,7 +280,7 @@ class Actor {
   }
 
   _remainingS() {
-    return this._timeoutS - (Date.now() - this._lastAnswer) / 1000;
+    return this._timeoutS - (performance.now() - this._lastAnswer) / 1000;
   }
 
   /** Waits before the next attempt; throws `Ended` if there should be none. */
@@ -322,6 +322,15 @@ class Actor {
   }
 }
 
+/** The token in a file, if there is a file. */
+function readToken(/** @type {string | undefined} */ path) {
+  const token = path && fs.readFileSync(path, "utf8").trim();
+  if (!token || /^[ -~]*$/.test(token)) return token;
+  // gRPC's own error would show the secret. It may be being replaced.
+  throw new ConnectionLost(
+    `${path} is not a token: it has other characters than visible ASCII and spaces`);
+}
+
 /** Reads the flags of an actor. @returns {Config} */
 function configFromFlags(argv = process.argv.slice(2)) {
   const defaults = {
@@ -339,6 +348,7 @@ function configFromFlags(argv = process.argv.slice(2)) {
     return Number(given[name]);
   };
   for (const name of paths) if (given[name]) fs.accessSync(given[name], fs.constants.R_OK);
+  readToken(given.auth_token_file);
   return {
     address: given.server_address, task: number("task", -1), batchSize: number("env_batch_size", 1),
     connectTimeoutS: number("connect_timeout_s", 0),

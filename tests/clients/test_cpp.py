@@ -5,6 +5,7 @@ Needs cmake, and Debian's packages libgrpc++-dev and nlohmann-json3-dev.
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.helpers import run
-from tests.helpers.clients import ClientTests
+from tests.helpers.clients import ClientTests, description
+from tests.helpers.scripted_server import Scripted
 
 pytestmark = pytest.mark.nightly
 
@@ -65,3 +67,14 @@ def test_it_needs_neither_tensorflow_nor_python(cartpole: pathlib.Path) -> None:
 def test_mistakes(cartpole: pathlib.Path, flags: list[str], message: str) -> None:
     done = run(cartpole, *flags, code=2)
     assert message in done.stderr
+
+
+def test_an_empty_structure(
+    cartpole: pathlib.Path, repository: pathlib.Path, socket_address: str
+) -> None:
+    """A learner could crash the actor with it."""
+    learner = description(repository)
+    learner["functions"][0]["outputs"] = {}
+    with Scripted(socket_address, lambda *_: [], json.dumps(learner)):
+        done = run(cartpole, f"--server_address={socket_address}", code=2)
+    assert "empty structure" in done.stderr

@@ -111,3 +111,34 @@ def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:
     command = ["node", "--input-type=module", "--eval", program]
     done = run(*command, cwd=node)
     assert done.stdout.splitlines() == ["0 1", "1 1", "0 NaN"], done.stderr
+
+
+def test_a_lost_connection_is_closed_before_the_pause(node: pathlib.Path) -> None:
+    """Otherwise the learner counts it for up to 5 s more."""
+    program = """
+      import { Actor } from "./actor.js";
+      import { ConnectionLost } from "./client.js";
+      const env = { observation: { dtype: "float32", shape: [1] }, reset: () => [0] };
+      const actor = new Actor(() => env, { task: 0, batchSize: 1 });
+      actor._life = () => {
+        actor._client = { close: () => console.log("close") };
+        throw new ConnectionLost();
+      };
+      actor._pause = () => { console.log("pause"); actor.stop(); };
+      await actor.run();
+    """
+    done = run("node", "--input-type=module", "--eval", program, code=0, cwd=node)
+    assert done.stdout.splitlines()[:2] == ["close", "pause"]
+
+
+def test_patience_ignores_the_wall_clock(node: pathlib.Path) -> None:
+    """Guards against an actor that gives up, or never does, when the machine's time is set."""
+    program = """
+      import { Actor } from "./actor.js";
+      const env = { observation: { dtype: "float32", shape: [1] }, reset: () => [0] };
+      const actor = new Actor(() => env, { task: 0, batchSize: 1, connectTimeoutS: 600 });
+      const now = Date.now;
+      Date.now = () => now() + 1e9;
+      process.exit(actor._remainingS() > 0 ? 0 : 1);
+    """
+    run("node", "--input-type=module", "--eval", program, code=0, cwd=node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -12,12 +13,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seed_rl import conformance
+from seed_rl.common.errors import ExitCode
 from seed_rl.common.run_files import progress
+from seed_rl.grpc import wire
+from seed_rl.grpc.errors import StatusCode
+from tests.helpers import run
 from tests.helpers.cables import cable
 from tests.helpers.proxies import proxied
+from tests.helpers.scripted_server import Scripted
 from tests.helpers.secrets import make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -40,6 +47,45 @@ class ClientTests:
         command = [*command, *(f"--{name}={path}" for name, path in secrets.actor.items())]
         with proxied(socket_address, secrets) as port:
             _check_conformance(command, socket_address, f"127.0.0.1:{port}")
+
+    def test_a_malformed_token(
+        self, command: list[str], tmp_path: pathlib.Path, socket_address: str
+    ) -> None:
+        """At the start, and in a file that is replaced while there is no learner."""
+        token = tmp_path / "token"
+        command = [*command, f"--auth_token_file={token}", f"--server_address={socket_address}"]
+        for text in ("sec\nret", "s\u00e9cret"):
+            token.write_text(text)
+            done = run(*command, code=2)
+            assert "token" in done.stderr and "ret" not in done.stderr
+        token.write_text("secret")
+        # Longer than two attempts to connect.
+        command += ["--connect_timeout_s=9"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            process.stderr.readline()
+            token.write_text("sec\nret")
+            last = process.stderr.read()
+        assert process.returncode == ExitCode.NO_LEARNER, last
+        assert "token" in last and "ret" not in last
+
+    def test_a_learner_that_refuses_each_life(
+        self, command: list[str], repository: pathlib.Path, socket_address: str
+    ) -> None:
+        """Guards the pause, and the end of patience, of an actor without a task."""
+
+        def script(_: Scripted, frame: wire.Frame) -> Iterator[bytes]:
+            if frame.code == 1:  # `claim`
+                yield wire.encode_reply(frame.call_id, [np.array([2, 3], np.int32)])
+            else:
+                refused.append(frame.call_id)
+                yield wire.encode_error(frame.call_id, StatusCode.FAILED_PRECONDITION, "taken")
+
+        refused: list[int] = []
+        command = [*command, "--task=-1", "--env_batch_size=2", "--connect_timeout_s=3"]
+        with Scripted(socket_address, script, json.dumps(description(repository))):
+            run(*command, f"--server_address={socket_address}", code=ExitCode.NO_LEARNER)
+        assert 2 <= len(refused) <= 9  # 3 s of pauses: at least 0.05 s, 0.1 s, 0.2 s ...
 
     @pytest.mark.nightly
     def test_its_cartpole_is_learned_through_the_proxy(
@@ -125,6 +171,12 @@ class ClientTests:
                 process.send_signal(signal.SIGTERM)
             codes = [process.wait(PATIENCE_S) for process in (far_client, following, learner)]
             assert codes == [0, 0, 0]
+
+
+def description(repository: pathlib.Path) -> Any:
+    """What the learner of docs/wire_actor.md answers to Describe."""
+    page = (repository / "docs" / "wire_actor.md").read_text()
+    return json.loads(page.partition("```json\n")[2].partition("```")[0])
 
 
 def _check_conformance(command: list[str], address: str, client_address: str | None = None) -> None:

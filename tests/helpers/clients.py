@@ -84,7 +84,8 @@ class ClientTests:
         refused: list[int] = []
         command = [*command, "--task=-1", "--env_batch_size=2", "--connect_timeout_s=3"]
         with Scripted(socket_address, script, json.dumps(description(repository))):
-            run(*command, f"--server_address={socket_address}", code=ExitCode.NO_LEARNER)
+            command += [f"--server_address={socket_address}"]
+            run(*command, code=ExitCode.NO_LEARNER, timeout=60)
         assert 2 <= len(refused) <= 9  # 3 s of pauses: at least 0.05 s, 0.1 s, 0.2 s ...
 
     @pytest.mark.nightly

@@ -14,11 +14,26 @@ constexpr size_t kKindOffset = 4;
 constexpr size_t kCallIdOffset = 8;
 constexpr char kReply = 1;
 constexpr double kReconnectS = 1;
+constexpr int kKeepaliveMs = 20'000;  // The same as that of real actors.
 constexpr char kCall[] = "/seed_rl.Inference/Call";
 constexpr char kDescribe[] = "/seed_rl.Inference/Describe";
 constexpr char kStats[] = "/seed_rl.Inference/Stats";
 
 }  // namespace
+
+Rpc::Rpc(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Shares no connection.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetMaxReceiveMessageSize(-1);
+  channel = grpc::CreateCustomChannel(address, credentials, arguments);
+  stub = std::make_unique<grpc::GenericStub>(channel);
+  context.set_wait_for_ready(true);
+}
 
 Actor::Actor(Shared* shared, Timer timer, int number)
     : shared_(shared), timer_(std::move(timer)), number_(number) {}

@@ -3,6 +3,7 @@
 #ifndef BENCHMARKS_NATIVE_ACTORS_ACTOR_H_
 #define BENCHMARKS_NATIVE_ACTORS_ACTOR_H_
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstddef>
@@ -15,9 +16,21 @@
 
 #include "clock.h"
 #include "recording.h"
-#include "rpc.h"
 
 namespace benchmarks {
+
+// A connection with one RPC.
+struct Rpc {
+  Rpc(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<grpc::GenericStub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> unary;
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+};
 
 // What the actors of this process share.
 struct Shared {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -9,13 +10,112 @@
 #include <utility>
 #include <vector>
 
+#include "seed_rl/common/native/early_cancellation.h"
 #include "seed_rl/common/native/unrolls/inference_store.h"
-#include "seed_rl/common/native/unrolls/store_resource.h"
-#include "seed_rl/grpc/native/ops/early_cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
 
 namespace seed_rl {
 namespace {
+
+namespace tf = tensorflow;
+
+// Type and shape of one row of a field.
+struct Field {
+  tf::DataType dtype;
+  tf::TensorShape shape;
+  size_t row_bytes() const { return shape.num_elements() * tf::DataTypeSize(dtype); }
+};
+using Fields = std::vector<Field>;
+
+// Reads the attributes NAME_dtypes and NAME_shapes.
+absl::Status GetFields(tf::OpKernelConstruction* ctx, const std::string& name, Fields* fields) {
+  std::vector<tf::DataType> dtypes;
+  std::vector<tf::TensorShape> shapes;
+  TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_dtypes", &dtypes));
+  TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_shapes", &shapes));
+  if (dtypes.size() != shapes.size()) {
+    return absl::InvalidArgumentError(name + ": the numbers of dtypes and shapes differ.");
+  }
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    if (!tf::DataTypeCanUseMemcpy(dtypes[i])) {
+      return absl::InvalidArgumentError(name + ": fields of type " + tf::DataTypeString(dtypes[i]) +
+                                        " cannot be stored.");
+    }
+    fields->push_back({dtypes[i], shapes[i]});
+  }
+  return absl::OkStatus();
+}
+
+std::vector<size_t> RowBytes(const Fields& fields) {
+  std::vector<size_t> bytes;
+  for (const Field& field : fields) bytes.push_back(field.row_bytes());
+  return bytes;
+}
+
+const uint8_t* Bytes(const tf::Tensor& tensor) {
+  return reinterpret_cast<const uint8_t*>(tensor.tensor_data().data());
+}
+
+uint8_t* MutableBytes(tf::Tensor* tensor) { return const_cast<uint8_t*>(Bytes(*tensor)); }
+
+// The store, with the types and shapes of its fields.
+class StoreResource : public tf::ResourceBase {
+ public:
+  StoreResource(StoreOptions options, Fields actions, Fields states, Fields steps,
+                std::vector<std::vector<uint8_t>> initial_state)
+      : actions(std::move(actions)),
+        states(std::move(states)),
+        steps(std::move(steps)),
+        store(std::move(options), std::move(initial_state)) {}
+
+  std::string DebugString() const override { return "SeedInferenceStore"; }
+
+  const Fields actions, states, steps;
+  InferenceStore store;
+};
+
+// The store whose handle is the op's first input.
+absl::Status Lookup(tf::OpKernelContext* ctx, tf::core::RefCountPtr<StoreResource>* resource) {
+  return tf::LookupResource(ctx, tf::HandleFromInput(ctx, 0), resource);
+}
+
+absl::Status ToStatus(const StoreError& error) {
+  switch (error.code) {
+    case StoreError::kOk:
+      return absl::OkStatus();
+    case StoreError::kInvalidArgument:
+      return absl::InvalidArgumentError(error.message);
+    case StoreError::kFailedPrecondition:
+      return absl::FailedPreconditionError(error.message);
+  }
+  return absl::InternalError(error.message);
+}
+
+// Checks that each tensor of an input list is [batch, *row shape], and returns their bytes.
+absl::Status GetRows(const tf::OpInputList& inputs, const Fields& fields, int64_t batch,
+                     const char* what, InferenceStore::Rows* rows) {
+  for (int i = 0; i < inputs.size(); ++i) {
+    tf::TensorShape expected = fields[i].shape;
+    expected.InsertDim(0, batch);
+    if (inputs[i].dtype() != fields[i].dtype || inputs[i].shape() != expected) {
+      return absl::InvalidArgumentError(
+          std::string(what) + "[" + std::to_string(i) + "] should be " +
+          tf::DataTypeString(fields[i].dtype) + expected.DebugString() + " but is " +
+          tf::DataTypeString(inputs[i].dtype()) + inputs[i].shape().DebugString());
+    }
+    rows->push_back(Bytes(inputs[i]));
+  }
+  return absl::OkStatus();
+}
+
+// Checks a vector input of `batch` elements.
+absl::Status CheckVector(const tf::Tensor& tensor, const char* name, int64_t batch) {
+  if (tensor.dims() == 1 && tensor.dim_size(0) == batch) return absl::OkStatus();
+  return absl::InvalidArgumentError(std::string(name) + " should have shape [" +
+                                    std::to_string(batch) + "] but has " +
+                                    tensor.shape().DebugString());
+}
 
 class CreateOp : public tf::OpKernel {
  public:

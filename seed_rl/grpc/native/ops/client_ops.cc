@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "seed_rl/grpc/native/ops/early_cancellation.h"
+#include "seed_rl/common/native/early_cancellation.h"
 #include "seed_rl/grpc/native/ops/library.h"
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "seed_rl/grpc/native/transport/transport.h"
@@ -90,8 +90,8 @@ class ClientOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    const TransportLibrary* library;
-    OP_REQUIRES_OK(context, LoadTransport(&library));
+    const absl::StatusOr<TransportLibrary>& library = LoadTransport();
+    OP_REQUIRES_OK(context, library.status());
     OP_REQUIRES(context, context->input(0).dims() == 0,
                 absl::InvalidArgumentError("server_address must be a scalar"));
     transport::ClientConfig config = config_;

@@ -9,17 +9,10 @@
 namespace seed_rl {
 namespace {
 
-struct Loaded {
-  TransportLibrary library;
-  absl::Status status;
-};
-
-Loaded Load() {
-  Loaded loaded;
+absl::StatusOr<TransportLibrary> Load() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&LoadTransport), &info) == 0) {
-    loaded.status = absl::InternalError("dladdr failed");
-    return loaded;
+    return absl::InternalError("dladdr failed");
   }
   const std::string self = info.dli_fname;
   const std::string path = self.substr(0, self.rfind('/') + 1) + "libseed_transport.so";
@@ -27,28 +20,27 @@ Loaded Load() {
   // TensorFlow's libraries put into the global scope. NODELETE: gRPC's threads outlive all handles.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE);
   if (handle == nullptr) {
-    loaded.status = absl::FailedPreconditionError(
+    return absl::FailedPreconditionError(
         absl::StrCat("Cannot load the transport library: ", dlerror(),
                      ". Is the gRPC system package (libgrpc++1.51 on Debian) installed?"));
-    return loaded;
   }
-  loaded.library.create_server =
+  TransportLibrary library;
+  library.create_server =
       reinterpret_cast<transport::CreateServerFn*>(dlsym(handle, "seed_transport_create_server"));
-  loaded.library.connect =
+  library.connect =
       reinterpret_cast<transport::ConnectFn*>(dlsym(handle, "seed_transport_connect"));
-  if (loaded.library.create_server == nullptr || loaded.library.connect == nullptr) {
-    loaded.status = absl::FailedPreconditionError(
+  if (library.create_server == nullptr || library.connect == nullptr) {
+    return absl::FailedPreconditionError(
         absl::StrCat(path, " has another version; rebuild the native libraries"));
   }
-  return loaded;
+  return library;
 }
 
 }  // namespace
 
-absl::Status LoadTransport(const TransportLibrary** library) {
-  static const Loaded* const loaded = new Loaded(Load());
-  *library = &loaded->library;
-  return loaded->status;
+const absl::StatusOr<TransportLibrary>& LoadTransport() {
+  static const auto* const library = new absl::StatusOr<TransportLibrary>(Load());
+  return *library;
 }
 
 }  // namespace seed_rl

@@ -3,7 +3,7 @@
 #ifndef SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
 #define SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 
 namespace seed_rl {
@@ -14,7 +14,7 @@ struct TransportLibrary {
 };
 
 // Loads libseed_transport.so from this library's folder, once.
-absl::Status LoadTransport(const TransportLibrary** library);
+const absl::StatusOr<TransportLibrary>& LoadTransport();
 
 }  // namespace seed_rl
 

@@ -144,8 +144,8 @@ class ServerOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    const TransportLibrary* library;
-    OP_REQUIRES_OK(context, LoadTransport(&library));
+    const absl::StatusOr<TransportLibrary>& library = LoadTransport();
+    OP_REQUIRES_OK(context, library.status());
     const Tensor& addresses = context->input(0);
     OP_REQUIRES(context, addresses.dims() == 1 && addresses.NumElements() > 0,
                 absl::InvalidArgumentError("server_addresses must be a vector"));
@@ -156,9 +156,7 @@ class ServerOp : public OpKernel {
     config.token = context->input(1).scalar<tstring>()();
     config.tls_certificate = context->input(2).scalar<tstring>()();
     config.tls_key = context->input(3).scalar<tstring>()();
-    transport::Status status;
-    std::unique_ptr<transport::Server> server(library->create_server(config, &status));
-    OP_REQUIRES_OK(context, ToStatus(status));
+    std::unique_ptr<transport::Server> server(library->create_server(config));
     Tensor* handle;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handle));
     handle->scalar<tensorflow::ResourceHandle>()() =

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <new>
 #include <utility>
@@ -35,32 +34,15 @@ Status OrOutOfMemory(const Run& run) {
   }
 }
 
-// How a run ended; the first of several reports counts.
-struct Outcome {
-  void Set(const Status& status, std::vector<Tensor> results) {
-    // Before `reported` is set: if memory runs out here, that can still be reported.
-    std::pair<Status, std::vector<Tensor>> result(status, std::move(results));
-    if (!reported.exchange(true)) promise.set_value(std::move(result));
-  }
-
-  std::atomic<bool> reported{false};
-  std::promise<std::pair<Status, std::vector<Tensor>>> promise;
-};
-
-// Runs a function and waits until it has finished.
+// Runs a function and waits until it has finished. Throws std::bad_alloc.
 Status RunAndWait(Function* function, std::vector<Tensor> arguments, std::vector<Tensor>* results) {
   // Shared, because a run that failed to start may still call back.
-  auto outcome = std::make_shared<Outcome>();
-  auto ended = outcome->promise.get_future();
-  try {
-    function->Start(std::move(arguments),
-                    [outcome](const Status& status, std::vector<Tensor> tensors) {
-                      outcome->Set(status, std::move(tensors));
-                    });
-  } catch (const std::bad_alloc&) {
-    outcome->Set(OutOfMemory(), {});
-  }
-  auto [status, tensors] = ended.get();
+  auto outcome = std::make_shared<std::promise<std::pair<Status, std::vector<Tensor>>>>();
+  function->Start(std::move(arguments),
+                  [outcome](const Status& status, std::vector<Tensor> tensors) {
+                    outcome->set_value({status, std::move(tensors)});
+                  });
+  auto [status, tensors] = outcome->get_future().get();
   *results = std::move(tensors);
   return status;
 }

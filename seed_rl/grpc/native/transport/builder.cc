@@ -1,6 +1,7 @@
 #include "seed_rl/grpc/native/transport/builder.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "seed_rl/grpc/native/transport/wire.h"
 
@@ -9,6 +10,15 @@ namespace {
 
 // Room for headers, and for calls that are too large, so that they get an error.
 constexpr size_t kMinReceiveBytes = 4 << 20;
+constexpr size_t kUnboundedCall = std::numeric_limits<size_t>::max();
+
+// The largest message that is received at all: gRPC keeps what has arrived of a message until it is
+// complete.
+int MaxReceiveBytes(const ServerConfig& config, size_t max_call_bytes) {
+  const size_t limit = config.max_message_bytes;
+  if (max_call_bytes >= limit) return limit;
+  return std::min(limit, std::max(kMinReceiveBytes, 2 * max_call_bytes));
+}
 
 }  // namespace
 
@@ -26,12 +36,6 @@ size_t MaxCallBytes(const Binding& binding, int64_t max_batch_size) {
     if (__builtin_add_overflow(total, bytes, &total)) return kUnboundedCall;
   }
   return total;
-}
-
-int MaxReceiveBytes(const ServerConfig& config, size_t max_call_bytes) {
-  const size_t limit = config.max_message_bytes;
-  if (max_call_bytes >= limit) return limit;
-  return std::min(limit, std::max(kMinReceiveBytes, 2 * max_call_bytes));
 }
 
 void SetChannelArguments(const ServerConfig& config, size_t max_call_bytes,

@@ -29,7 +29,6 @@ Status FromGrpc(const grpc::Status& status) {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   explicit Connection(const ClientConfig& config) : config_(config) {}
-  ~Connection();
 
   // Waits for the server and gets its description.
   Status Connect() { return transport::Connect(config_, &channel_, &description_); }
@@ -95,10 +94,6 @@ void Connection::Join() {
   } else {
     thread_.join();
   }
-}
-
-Connection::~Connection() {
-  if (thread_.joinable()) thread_.detach();  // This is the thread, returning from Loop.
 }
 
 // --- Calls.

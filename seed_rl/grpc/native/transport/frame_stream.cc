@@ -61,23 +61,7 @@ struct SeedFrameStream {
 
 namespace {
 
-constexpr size_t kHeaderBytes = 24;
-constexpr size_t kCallIdOffset = 8;
 constexpr double kLongestWait = 1e6;  // Seconds; later deadlines may overflow.
-
-// Copies the first bytes of a message; false if it is shorter.
-bool CopyStart(const grpc::ByteBuffer& message, char* destination, size_t bytes) {
-  std::vector<grpc::Slice> slices;
-  if (message.Length() < bytes || !message.Dump(&slices).ok()) return false;
-  for (const grpc::Slice& slice : slices) {
-    const size_t part = std::min(bytes, slice.size());
-    std::memcpy(destination, slice.begin(), part);
-    destination += part;
-    bytes -= part;
-    if (bytes == 0) break;
-  }
-  return true;
-}
 
 int Return(int result, const char* text, size_t bytes, char** answer, size_t* answer_bytes) {
   *answer = static_cast<char*>(std::malloc(bytes + 1));
@@ -123,9 +107,11 @@ int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, siz
       frame.Swap(&call->second.frame);
       calls_.erase(call);
       lock.unlock();
+      std::vector<grpc::Slice> slices;
       *answer_bytes = frame.Length();
       *answer = static_cast<char*>(std::malloc(*answer_bytes + 1));
-      if (*answer == nullptr || !CopyStart(frame, *answer, *answer_bytes)) std::abort();
+      if (*answer == nullptr || !frame.Dump(&slices).ok()) std::abort();
+      seed_rl::transport::Cursor(&slices).Read(*answer, *answer_bytes);
       return kSeedFrameReply;
     }
     if (broken_) {
@@ -178,24 +164,19 @@ void SeedFrameStream::Handle(void* tag, bool ok) {
 }
 
 void SeedFrameStream::OnMessage() {
-  uint64_t call_id;
-  char header[kHeaderBytes];
-  if (!CopyStart(stream_.message, header, kHeaderBytes) ||
-      std::memcmp(header, seed_rl::transport::kMagic, sizeof(seed_rl::transport::kMagic)) != 0) {
-    Break("the server sent " + std::to_string(stream_.message.Length()) +
-          " bytes, which is not a frame");
+  seed_rl::transport::Frame frame;
+  const bool readable = frame.Parse(stream_.message).ok();
+  const auto call = calls_.find(frame.call_id());
+  if (call != calls_.end()) {
+    // Readable or not: the caller parses it again.
+    call->second.arrived = true;
+    call->second.frame.Swap(&stream_.message);
+  } else if (frame.call_id() == seed_rl::transport::kUnreadableCallId) {
+    // One of our calls will never be answered, and we cannot tell which.
+    Break(readable ? "the server could not read a call"
+                   : "the server sent " + std::to_string(stream_.message.Length()) +
+                         " bytes, which is not a frame");
     stream_.Cancel();
-  } else {
-    std::memcpy(&call_id, header + kCallIdOffset, sizeof(call_id));  // Little-endian, as we are.
-    const auto call = calls_.find(call_id);
-    if (call != calls_.end()) {
-      call->second.arrived = true;
-      call->second.frame.Swap(&stream_.message);
-    } else if (call_id == seed_rl::transport::kUnreadableCallId) {
-      // One of our calls will never be answered, and we cannot tell which.
-      Break("the server could not read a call");
-      stream_.Cancel();
-    }
   }
 }
 

@@ -26,7 +26,8 @@ namespace {
 
 // For accept4, which must not wait if the connection was closed in the meantime.
 constexpr int kSocketType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-// Another server holds its folder for microseconds; a stranger's lock must not stop this one.
+// Another server holds its folder for microseconds; a lock held by an unrelated process must not
+// block startup.
 constexpr int kLockAttempts = 100;
 constexpr std::chrono::milliseconds kLockPause(10);
 

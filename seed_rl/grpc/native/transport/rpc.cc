@@ -40,7 +40,6 @@ void Rpc::OnFinished(bool) { host_->CloseStream(shared_from_this()); }
 
 void Rpc::Reject(const grpc::Status& status) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (finished_) return;
   finished_ = true;
   stream_.Finish(status, finish_.Start(shared_from_this()));
 }
@@ -57,7 +56,6 @@ void Rpc::StartUnary() {
   // No method uses its request. Reading it would let any client leave half a message in memory.
   const grpc::Slice slice(answer());
   std::lock_guard<std::mutex> lock(mu_);
-  if (finished_) return;
   finished_ = true;
   stream_.WriteAndFinish(grpc::ByteBuffer(&slice, 1), {}, grpc::Status::OK,
                          finish_.Start(shared_from_this()));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -15,7 +16,6 @@
 
 #include "seed_rl/grpc/native/transport/batcher.h"
 #include "seed_rl/grpc/native/transport/builder.h"
-#include "seed_rl/grpc/native/transport/json.h"
 #include "seed_rl/grpc/native/transport/listener.h"
 #include "seed_rl/grpc/native/transport/rpc.h"
 #include "seed_rl/grpc/native/transport/runtime.h"
@@ -49,6 +49,29 @@ bool EqualSecrets(const std::string& a, grpc::string_ref b) {
         static_cast<unsigned char>(b.data()[i]) ^ static_cast<unsigned char>(a[i % a.size()]);
   }
   return difference == 0;
+}
+
+std::string JsonString(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+      quoted += escaped;
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string JsonNumber(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.15g", number);
+  return text;
 }
 
 class ServerImpl : public Server, public RpcHost {
@@ -92,9 +115,9 @@ class ServerImpl : public Server, public RpcHost {
   // Fixed by Start.
   std::string description_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index. Changed under mu_.
-  std::vector<size_t> call_bytes_;                  // Of the largest call, by function index.
-  Clock::time_point started_at_;                    // Guarded by mu_.
-  std::unique_ptr<Listener> listener_;              // Changed under mu_.
+  size_t max_call_bytes_ = 0;
+  Clock::time_point started_at_;        // Guarded by mu_.
+  std::unique_ptr<Listener> listener_;  // Guarded by lifecycle_mu_.
   std::unique_ptr<grpc::AsyncGenericService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
@@ -125,7 +148,7 @@ Status ServerImpl::Bind(Binding binding) {
       return {Code::kInvalidArgument, "Function '" + binding.name + "' was bound twice."};
     }
   }
-  call_bytes_.push_back(MaxCallBytes(binding, config_.max_batch_size));
+  max_call_bytes_ = std::max(max_call_bytes_, MaxCallBytes(binding, config_.max_batch_size));
   auto batcher = std::make_unique<Batcher>(std::move(binding), config_.max_batch_size,
                                            config_.batch_timeout_ms);
   std::lock_guard<std::mutex> stats_lock(mu_);  // Stats may be asked for before Start.
@@ -153,18 +176,12 @@ ServerImpl::~ServerImpl() {
 }
 
 Status ServerImpl::StartGrpc(std::vector<int>* ports) {
-  auto listener = std::make_unique<Listener>(
+  listener_ = std::make_unique<Listener>(
       config_.max_connections, std::chrono::milliseconds(int64_t(2000 * config_.keepalive_s)));
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    listener_ = std::move(listener);
-  }
   Status status = listener_->Listen(config_.addresses, ports);
   if (!status.ok()) return status;
-  size_t max_call_bytes = 0;
-  for (const size_t bytes : call_bytes_) max_call_bytes = std::max(max_call_bytes, bytes);
   grpc::ServerBuilder builder;
-  SetChannelArguments(config_, max_call_bytes, &builder);
+  SetChannelArguments(config_, max_call_bytes_, &builder);
   service_ = std::make_unique<grpc::AsyncGenericService>();
   builder.RegisterAsyncGenericService(service_.get());
   for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
@@ -407,9 +424,8 @@ void ServerImpl::SetStatus(const std::string& json) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) Server* seed_transport_create_server(
-    const ServerConfig& config, Status* status) {
+    const ServerConfig& config) {
   ConfigureRuntime();
-  *status = {};
   return new ServerImpl(config);
 }
 

@@ -177,7 +177,7 @@ class Client {
 
 // The two functions that the library exports, with the C names "seed_transport_create_server" and
 // "seed_transport_connect".
-using CreateServerFn = Server*(const ServerConfig& config, Status* status);
+using CreateServerFn = Server*(const ServerConfig& config);
 // Waits for the server; null if `status` is not OK.
 using ConnectFn = Client*(const ClientConfig& config, Status* status);
 

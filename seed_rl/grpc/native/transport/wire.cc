@@ -13,6 +13,8 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "The wire format is little-endian.");
 
+// The first bytes of a frame.
+constexpr char kMagic[4] = {'S', 'D', 'R', '1'};
 constexpr size_t kFrameHeaderBytes = 24;
 constexpr size_t kTensorHeaderBytes = 16;
 // Smaller payloads are copied: a shared slice costs an allocation and an entry in sendmsg.
@@ -81,24 +83,13 @@ void Cursor::Read(char* destination, size_t size) {
   while (size > 0) {
     const grpc::Slice& slice = (*slices_)[slice_];
     const size_t count = std::min(size, slice.size() - offset_);
-    std::memcpy(destination, slice.begin() + offset_, count);
-    destination += count;
+    if (destination != nullptr) {
+      std::memcpy(destination, slice.begin() + offset_, count);
+      destination += count;
+    }
     size -= count;
     offset_ += count;
     if (offset_ == slice.size()) {
-      ++slice_;
-      offset_ = 0;
-    }
-  }
-}
-
-void Cursor::Skip(size_t size) {
-  while (size > 0) {
-    const size_t slice_size = (*slices_)[slice_].size();
-    const size_t count = std::min(size, slice_size - offset_);
-    size -= count;
-    offset_ += count;
-    if (offset_ == slice_size) {
       ++slice_;
       offset_ = 0;
     }

@@ -13,9 +13,6 @@
 
 namespace seed_rl::transport {
 
-// The first bytes of a frame.
-constexpr char kMagic[4] = {'S', 'D', 'R', '1'};
-
 constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
 constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 
@@ -39,10 +36,9 @@ class Cursor {
   Cursor() = default;
   explicit Cursor(const std::vector<grpc::Slice>* slices) : slices_(slices) {}
 
-  // Copies the next `size` bytes, which must exist.
+  // Copies the next `size` bytes, which must exist, or only skips them if `destination` is null.
   void Read(char* destination, size_t size);
-  // Skips the next `size` bytes, which must exist.
-  void Skip(size_t size);
+  void Skip(size_t size) { Read(nullptr, size); }
 
  private:
   const std::vector<grpc::Slice>* slices_ = nullptr;

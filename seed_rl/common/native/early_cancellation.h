@@ -1,5 +1,5 @@
-#ifndef SEED_RL_GRPC_NATIVE_OPS_EARLY_CANCELLATION_H_
-#define SEED_RL_GRPC_NATIVE_OPS_EARLY_CANCELLATION_H_
+#ifndef SEED_RL_COMMON_NATIVE_EARLY_CANCELLATION_H_
+#define SEED_RL_COMMON_NATIVE_EARLY_CANCELLATION_H_
 
 #include <cstdint>
 #include <functional>
@@ -43,4 +43,4 @@ class EarlyCancellation {
 
 }  // namespace seed_rl
 
-#endif  // SEED_RL_GRPC_NATIVE_OPS_EARLY_CANCELLATION_H_
+#endif  // SEED_RL_COMMON_NATIVE_EARLY_CANCELLATION_H_

@@ -102,7 +102,7 @@ std::string Names(const std::vector<int>& ids) {
 std::string ReadToken(const std::string& path, std::string* token) {
   if (!Read(path, token)) return path + " cannot be read";
   *token = Trimmed(*token);
-  // gRPC would end the process.
+  // With other characters, gRPC would end the process.
   if (std::all_of(token->begin(), token->end(), [](char c) { return ' ' <= c && c <= '~'; })) {
     return "";
   }

@@ -326,7 +326,7 @@ class Actor {
 function readToken(/** @type {string | undefined} */ path) {
   const token = path && fs.readFileSync(path, "utf8").trim();
   if (!token || /^[ -~]*$/.test(token)) return token;
-  // gRPC's own error would show the secret. It may be being replaced.
+  // Not gRPC's error, which would show the secret. The file may be being replaced.
   throw new ConnectionLost(
     `${path} is not a token: it has other characters than visible ASCII and spaces`);
 }

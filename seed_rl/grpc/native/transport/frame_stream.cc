@@ -168,7 +168,7 @@ void SeedFrameStream::OnMessage() {
   const bool readable = frame.Parse(stream_.message).ok();
   const auto call = calls_.find(frame.call_id());
   if (call != calls_.end()) {
-    // Readable or not: the caller parses it again.
+    // Readable or not: the caller decodes it, and reports what is wrong.
     call->second.arrived = true;
     call->second.frame.Swap(&stream_.message);
   } else if (frame.call_id() == seed_rl::transport::kUnreadableCallId) {

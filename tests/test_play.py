@@ -26,7 +26,7 @@ from seed_rl.common.learner import playing
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
 from tests.helpers import run_python
-from tests.helpers.system_helpers import Program, train_to_end
+from tests.helpers.system_helpers import site, train_to_end
 from tests.helpers.waiting import wait_until
 
 imageio = pytest.importorskip("imageio.v2")
@@ -95,10 +95,11 @@ def test_cartpole_from_training_to_video(forks, tmp_path, socket_address):
     # Without checkpoints there is the exported model, which must act alike; and Ctrl-C shows what
     # was played until then.
     shutil.rmtree(logdir / "checkpoints")
-    endless = Program("seed_rl.play", *map(str, trusted), "--episodes=1000000", "--seed=5")
-    wait_until(lambda: "\nepisode 3/" in endless.text(), running=endless)
-    endless.send(signal.SIGINT)
-    assert endless.wait() == 0
+    with site(tmp_path, socket_address) as place:
+        endless = place.start("seed_rl.play", *map(str, trusted), "--episodes=1000000", "--seed=5")
+        wait_until(lambda: "\nepisode 3/" in endless.text(), running=endless)
+        endless.send(signal.SIGINT)
+        assert endless.wait() == 0, endless.text()
     assert table_rows(endless.text())[:3] == rows
 
 
@@ -110,18 +111,16 @@ def test_atari_without_training(forks, tmp_path, socket_address):
     """
     pytest.importorskip("ale_py")
     logdir = tmp_path / "run"
-    learner = Program(
-        "seed_rl.atari.vtrace_main",
-        "--run_mode=learner",
-        f"--server_address={socket_address}",
-        f"--logdir={logdir}",
-        "--game=Pong",
-        "--nosave_model",
-    )
-    socket = Path(socket_address.removeprefix("unix:"))
-    wait_until(socket.exists, running=learner)  # From then on, a stop saves.
-    learner.send(signal.SIGTERM)
-    assert learner.wait() == 0, learner.text()
+    with site(tmp_path, socket_address) as place:
+        learner = place.start(
+            "seed_rl.atari.vtrace_main",
+            *("--run_mode=learner", f"--server_address={socket_address}"),
+            *(f"--logdir={logdir}", "--game=Pong", "--nosave_model"),
+        )
+        socket = Path(socket_address.removeprefix("unix:"))
+        wait_until(socket.exists, running=learner)  # From then on, a stop saves.
+        learner.send(signal.SIGTERM)
+        assert learner.wait() == 0, learner.text()
 
     misspelt = forks.run("-m", "seed_rl.play", logdir, "--sampld", code=2)
     assert "Unknown command line flag 'sampld'" in misspelt.stderr

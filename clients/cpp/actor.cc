@@ -29,6 +29,8 @@ constexpr int kProtocol = 1;
 // "" stands for the fields of the environments' output.
 const std::vector<std::string> kArguments{"env_ids", "run_ids", "", "raw_rewards", "successes"};
 
+constexpr size_t kLongestToken = 4096;
+
 std::chrono::duration<double> Seconds(double seconds) {
   return std::chrono::duration<double>(seconds);
 }
@@ -41,7 +43,11 @@ std::chrono::duration<double> Seconds(double seconds) {
 bool Read(const std::string& path, std::string* text) {
   if (path.empty()) return true;
   std::ifstream file(path);
-  text->assign(std::istreambuf_iterator<char>(file), {});
+  try {
+    text->assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // A directory, say.
+    return false;
+  }
   return file.good() || file.eof();
 }
 
@@ -100,13 +106,16 @@ std::string Names(const std::vector<int>& ids) {
 }  // namespace
 
 std::string ReadToken(const std::string& path, std::string* token) {
+  if (path.empty()) return "";
   if (!Read(path, token)) return path + " cannot be read";
   *token = Trimmed(*token);
+  const auto is_printable = [](char c) { return ' ' <= c && c <= '~'; };
   // With other characters, gRPC would end the process.
-  if (std::all_of(token->begin(), token->end(), [](char c) { return ' ' <= c && c <= '~'; })) {
+  if (!token->empty() && token->size() <= kLongestToken &&
+      std::all_of(token->begin(), token->end(), is_printable)) {
     return "";
   }
-  return path + " is not a token: it has other characters than visible ASCII and spaces";
+  return path + " is not a token: that has 1 to 4096 characters of visible ASCII and spaces";
 }
 
 Actor::Actor(const Spaces& spaces, const CreateEnvironment& create, const ActorConfig& config)
@@ -300,7 +309,7 @@ void Actor::BeforeNextAttempt(const Status& status) {
                          "). Check that it is running and that --server_address is right.");
   }
   if (failures_++ == 0) {
-    std::fprintf(stderr, "No learner at %s, trying again: %s\n", config_.server_address.c_str(),
+    std::fprintf(stderr, "The learner at %s: %s; trying again\n", config_.server_address.c_str(),
                  status.message.c_str());
   }
   // Many actors lose the same learner at once and must not all return at once.

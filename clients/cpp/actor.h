@@ -73,6 +73,7 @@ class Actor {
   transport::Status Infer(int64_t run_id);
   // Throws ActorEnded if another attempt cannot help, or the time is up; else waits.
   void BeforeNextAttempt(const transport::Status& status);
+  // The first; also forgets ids that the learner has taken back.
   void ThrowIfFatal(const transport::Status& status, double pause_s);
   double RemainingSeconds() const;
 

@@ -324,11 +324,12 @@ class Actor {
 
 /** The token in a file, if there is a file. */
 function readToken(/** @type {string | undefined} */ path) {
-  const token = path && fs.readFileSync(path, "utf8").trim();
-  if (!token || /^[ -~]*$/.test(token)) return token;
+  if (!path) return undefined;
+  const token = fs.readFileSync(path, "utf8").trim();
+  if (/^[ -~]{1,4096}$/.test(token)) return token;
   // Not gRPC's error, which would show the secret. The file may be being replaced.
   throw new ConnectionLost(
-    `${path} is not a token: it has other characters than visible ASCII and spaces`);
+    `${path} is not a token: that has 1 to 4096 characters of visible ASCII and spaces`);
 }
 
 /** Reads the flags of an actor. @returns {Config} */

@@ -13,13 +13,14 @@ from seed_rl.grpc.channel_options import ClientOptions, ServerOptions, warn_of_b
 from seed_rl.grpc.errors import ConnectionLost
 
 
+@pytest.mark.parametrize("token", ["", "two\nlines"])
 @pytest.mark.parametrize("options", [ServerOptions, ClientOptions])
 def test_a_token_that_cannot_be_sent_is_refused_at_once(
-    options: type[ServerOptions] | type[ClientOptions],
+    options: type[ServerOptions] | type[ClientOptions], token: str
 ) -> None:
-    """Guards every server and client, as all take these options, from an empty token, too."""
+    """Guards every server and client, as all take these options."""
     with pytest.raises(UserError, match="The token "):
-        options(token="")
+        options(token=token)
 
 
 @pytest.mark.parametrize("options", [ServerOptions, ClientOptions])

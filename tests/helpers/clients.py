@@ -54,20 +54,20 @@ class ClientTests:
         """At the start, and in a file that is replaced while there is no learner."""
         token = tmp_path / "token"
         command = [*command, f"--auth_token_file={token}", f"--server_address={socket_address}"]
-        for text in ("sec\nret", "s\u00e9cret"):
+        for text in ("xyz\nzy", "xyzzy\u00e9", " \n", "x" * 4097):
             token.write_text(text)
             done = run(*command, code=2)
-            assert "token" in done.stderr and "ret" not in done.stderr
-        token.write_text("secret")
+            assert "token" in done.stderr and "zy" not in done.stderr
+        token.write_text("xyzzy")
         # Longer than two attempts to connect.
         command += ["--connect_timeout_s=9"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             process.stderr.readline()
-            token.write_text("sec\nret")
+            token.write_text("xyz\nzy")
             last = process.stderr.read()
         assert process.returncode == ExitCode.NO_LEARNER, last
-        assert "token" in last and "ret" not in last
+        assert "token" in last and "zy" not in last
 
     def test_a_learner_that_refuses_each_life(
         self, command: list[str], repository: pathlib.Path, socket_address: str

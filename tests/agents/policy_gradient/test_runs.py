@@ -11,6 +11,7 @@ from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.mujoco import toy_env
+from tests.helpers import errors
 from tests.helpers.on_policy_runs import make_job
 from tests.helpers.system_helpers import train_to_end
 
@@ -59,6 +60,21 @@ def test_a_resumed_run_has_its_statistics(trained):
         np.testing.assert_array_equal(restored, saved)
     counts = [v.numpy() for v in again.algorithm.loss_module.variables if v.shape.rank == 0]
     assert FRAMES // (32 * 16) in counts  # Training steps whose targets PopArt has seen.
+
+
+def test_a_network_that_the_minibatches_do_not_suit(forks, repository, tmp_path):
+    """Guards the refusal of a step that is traced late: one line, before any actor comes."""
+    result = forks.run(
+        *("-m", "seed_rl.mujoco.ppo_main", "--run_mode=learner", "--num_envs=8"),
+        *("--env_batch_size=8", "--env_name=Toy-v0", f"--logdir={tmp_path}/run"),
+        f"--server_address=unix:{tmp_path}/socket",
+        "--gin_bindings=ContinuousControlAgent.num_layers_rnn = 1",
+        cwd=repository,
+        code=2,
+    )
+    (error,) = errors(result.stderr)
+    assert all(word in error for word in ("recurrent", "--batch_mode=repeat", "shuffle"))
+    assert "Traceback" not in result.stderr
 
 
 def test_a_loaded_policy_names_the_cues(trained):

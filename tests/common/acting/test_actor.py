@@ -243,8 +243,11 @@ def test_transient_errors_of_the_learner_are_tried_again() -> None:
     assert len(recorder.calls) == 4
 
 
-def test_a_learner_that_only_answers_with_errors(capsys: Any) -> None:
+def test_a_learner_that_only_answers_with_errors(capsys: Any, monkeypatch: Any) -> None:
     """Guards the advice: it runs, and the address is right."""
+    monkeypatch.setattr(
+        actor, "ClientOptions", lambda **given: ClientOptions(**{**given, "connect_timeout_s": 60})
+    )
     with serve(Recorder(0, CallError(StatusCode.INTERNAL, "out of memory"))) as learner:
         assert run(learner, make, connect_timeout_s=0.5) == ExitCode.NO_LEARNER
     error = capsys.readouterr().err.splitlines()[-1]

@@ -180,7 +180,7 @@ class Versions(Algorithm):
 def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
     """From the algorithm's attribute to the calls of an actor, with a server in between.
 
-    Guards, too, that the queue holds a batch whatever its option says, or both sides would wait.
+    Guards, too, that the queue holds a batch whatever its option says: the store refuses less.
     """
     algorithm, num_steps = Versions(), 5
     job = TrainingJob(

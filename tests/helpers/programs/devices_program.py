@@ -1,4 +1,7 @@
-"""Places agents and infers on logical CPU devices (a program of test_devices.py)."""
+"""Places agents, infers and limits threads on logical CPU devices.
+
+devices_program.py FUNCTION ...
+"""
 
 import sys
 import threading

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "seed_rl/common/native/early_cancellation.h"
 #include "seed_rl/grpc/native/ops/library.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "seed_rl/grpc/native/ops/library.h"
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "seed_rl/grpc/native/ops/tf_function.h"

@@ -274,8 +274,9 @@ extern "C" __attribute__((visibility("default"))) Client* seed_transport_connect
   auto connection = std::make_shared<Connection>(config);
   *status = connection->Connect();
   if (!status->ok()) return nullptr;
+  auto client = std::make_unique<ClientImpl>(connection);  // Which joins the thread.
   connection->Start();
-  return new ClientImpl(std::move(connection));
+  return client.release();
 }
 
 }  // namespace seed_rl::transport

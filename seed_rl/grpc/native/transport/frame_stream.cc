@@ -165,7 +165,7 @@ void SeedFrameStream::Handle(void* tag, bool ok) {
 
 void SeedFrameStream::OnMessage() {
   seed_rl::transport::Frame frame;
-  const bool readable = frame.Parse(stream_.message).ok();
+  const seed_rl::transport::Status status = frame.Parse(stream_.message);
   const auto call = calls_.find(frame.call_id());
   if (call != calls_.end()) {
     // Readable or not: the caller decodes it, and reports what is wrong.
@@ -173,9 +173,9 @@ void SeedFrameStream::OnMessage() {
     call->second.frame.Swap(&stream_.message);
   } else if (frame.call_id() == seed_rl::transport::kUnreadableCallId) {
     // One of our calls will never be answered, and we cannot tell which.
-    Break(readable ? "the server could not read a call"
-                   : "the server sent " + std::to_string(stream_.message.Length()) +
-                         " bytes, which is not a frame");
+    Break(status.ok() ? "the server could not read a call"
+                      : "the server sent " + std::to_string(stream_.message.Length()) +
+                            " bytes, which is not a frame: " + status.message);
     stream_.Cancel();
   }
 }

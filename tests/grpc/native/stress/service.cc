@@ -43,7 +43,6 @@ std::unique_ptr<Server> StartServer(const std::string& address, int* port) {
   config.max_batch_size = 6;
   config.max_calls_per_peer = 5;
   config.threads = 2;
-  Status status;
   std::unique_ptr<Server> server(seed_transport_create_server(config));
   for (Binding& binding : AllBindings()) CHECK(server->Bind(std::move(binding)).ok());
   std::vector<int> ports;

@@ -33,7 +33,7 @@ from seed_rl.common.callbacks import Callback as Callback
 from seed_rl.common.callbacks import Report as Report
 from seed_rl.common.errors import UserError as UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
-from seed_rl.common.system import chatter, files
+from seed_rl.common.system import chatter, files, isolated
 from seed_rl.gym import from_python
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import local
@@ -180,7 +180,7 @@ class Agent:
         switches = {name: options.pop(name) for name in _SWITCHES & options.keys()}
         flags = [*_flags(options), *(f"--{name}" for name in switches if switches[name])]
         with _shared(self._env, self._trust) as variables:
-            _run([sys.executable, "-m", module, str(self.run), *flags], variables)
+            _run(module, [str(self.run), *flags], variables)
 
 
 def train(
@@ -236,7 +236,7 @@ def train(
     with _shared(given, trust=True) as variables:
         logdir = _checked(arguments, shlex.join(["seed-rl", "train", agent, name]), variables)
         with remote_callbacks.hosted(callbacks) as more:
-            _run([sys.executable, "-m", module, *arguments], {**variables, **more})
+            _run(module, arguments, {**variables, **more})
     return Agent(logdir, trust=True, env=given)
 
 
@@ -249,7 +249,9 @@ def _checked(arguments: Sequence[str], typed: str, variables: Mapping[str, str])
                 "seeds= trains several agents. Call train once for each seed=, or use the command: "
                 "seed-rl train ... --seeds=N"
             )
-        asked = local.ask_program(dataclasses.replace(parsed, typed=typed), True, variables)
+        asked = local.ask_program(
+            dataclasses.replace(parsed, typed=typed), quiet=True, variables=variables
+        )
     except UserError as error:
         text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
         unknown = re.search(r"Unknown command line flag '(\w+)'", text)
@@ -352,8 +354,13 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Runs a program with its output shown here.
+def _run(module: str, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Runs a module with its output shown here.
+
+    Args:
+      module: the program.
+      arguments: its own.
+      variables: of its environment, besides those of this process.
 
     Raises:
       UserError: it failed.
@@ -362,18 +369,18 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     # A notebook shows what Python prints, not what child processes write; and its stop button
     # reaches only this process.
     piped = not sys.stdout.isatty()
-    variables = {**os.environ, **(environment or {})}
+    environment = {**os.environ, **variables}
     if piped:
-        variables.pop("FORCE_COLOR", None)  # Jupyter's; it would redraw the panel forever.
+        environment.pop("FORCE_COLOR", None)  # Jupyter's; it would redraw the panel forever.
     process = subprocess.Popen(
-        arguments,
+        [*isolated.command(module), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else None,
         stderr=subprocess.STDOUT if piped else None,
         text=True,
         errors="replace",
         start_new_session=piped,
-        env=variables,
+        env=environment,
         preexec_fn=die_with_parent(os.getpid(), signal.SIGTERM),  # Which saves a checkpoint.
     )
     problem = "its output is above"
@@ -392,5 +399,5 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     if process.returncode:
         problem = problem.replace("with --trust:", "with trust=True.")
         if process.returncode != UserError.exit_code:
-            problem = f"{arguments[2]} ended with exit code {process.returncode}: {problem}"
+            problem = f"{module} ended with exit code {process.returncode}: {problem}"
         raise UserError(problem)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from seed_rl.atari import games as atari_games
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
-from seed_rl.common.system import processor, terminal
+from seed_rl.common.system import isolated, processor, terminal
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, local
 
@@ -251,7 +251,9 @@ def main() -> int:
         typed = shlex.join(["seed-rl", command, *named])
         return local.main(rest, typed, _usage_line(command), words)
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *rest])
+    reads_runs = command in ("play", "evaluate", "serve")
+    program = isolated.command(module) if reads_runs else [sys.executable, "-m", module]
+    os.execv(sys.executable, [*program, *rest])
 
 
 if __name__ == "__main__":

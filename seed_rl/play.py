@@ -7,24 +7,25 @@ and filmed by a second such process, an actor: see `environment_process`.
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import json
 import os
-import signal
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import seed_rl
 
 _MAIN = getattr(sys.modules["__main__"], "__spec__", None)
-if _MAIN and _MAIN.parent == "seed_rl" and sys.path[0] in ("", os.getcwd()):
-    # `python -m` imports from the working directory first. A logdir may have been unpacked there.
+if "-m" in sys.orig_argv and _MAIN and _MAIN.parent == "seed_rl" and sys.path[0] == os.getcwd():
+    # `python -m` imports from the working directory first. Other commands are `isolated`.
     if os.path.dirname(os.path.dirname(seed_rl.__file__)) != os.getcwd():
         del sys.path[0]
+
+import argparse
+import dataclasses
+import json
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -35,11 +36,11 @@ from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError, exits
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
-from seed_rl.common.system import chatter, display, files, terminal
+from seed_rl.common.system import chatter, display, files, isolated, terminal
 
 # Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
-    *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play_request"),
+    *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play_request", "insecure"),
     *("replay_buffer_size", "replay_buffer_min_size"),
 }
 # Nothing is trained on.
@@ -120,7 +121,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             results=str(results),
             # The same command, so that both processes start the same program with the same flags.
             environment=[
-                *(sys.executable, "-m", "seed_rl.play", "--step_environment"),
+                *(*isolated.command("seed_rl.play"), "--step_environment"),
                 f"--envs={arguments.envs}",
                 *(["--trust"] if trusted else []),
                 *sys.argv[1:],

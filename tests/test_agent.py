@@ -117,8 +117,8 @@ def test_arguments_count_more_than_a_flag_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         options = {"frames": 100, "flagfile": tmp_path / "some.flags"}
         seed_rl.train("vtrace", "CartPole-v1", logdir=tmp_path / "run", **options)
-    (line, _), _ = started.call_args
-    options = run_arguments.parse(line[3:])
+    (_, line, _), _ = started.call_args
+    options = run_arguments.parse(line)
     assert local.ask_program(options, quiet=True).frames == 100
 
 
@@ -149,7 +149,7 @@ def test_values_of_numpy_are_values_of_python(tmp_path, monkeypatch):
     kwargs = {"a": np.int64(9), "b": {"c": np.ones(2)}}
     with pytest.raises(KeyboardInterrupt):
         seed_rl.train("vtrace", "CartPole-v1", env_kwargs=kwargs, logdir=tmp_path, **options)
-    (line, _), _ = started.call_args
+    (_, line, _), _ = started.call_args
     wanted = [
         "--mlp_sizes=32,16",
         "--learning_rate=0.5",
@@ -225,7 +225,7 @@ def test_importable_environments_are_found_beside_the_program(tmp_path, monkeypa
     ):
         with pytest.raises(KeyboardInterrupt):
             call()
-        arguments, variables = started.call_args.args
+        _, arguments, variables = started.call_args.args
         folders = variables["PYTHONPATH"].split(os.pathsep)
         assert folders[0] == "/where/the/program/is" and (os.getcwd() in folders) == trust
         (run / "saved_model").mkdir(parents=True, exist_ok=True)
@@ -237,7 +237,7 @@ def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
     environment, runs = countdown(4)(), []
     environment.place = "here"
 
-    def run(arguments, variables):
+    def run(module, arguments, variables):
         with monkeypatch.context() as process:
             for name, value in variables.items():
                 process.setenv(name, value)
@@ -246,7 +246,7 @@ def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
     monkeypatch.setattr("seed_rl.agent._run", run)
     seed_rl.train("vtrace", environment, logdir=tmp_path / "run")
     [(arguments, created)] = runs
-    assert arguments[3:7] == ["gym", "vtrace", "1", "1"]  # One actor with one environment.
+    assert arguments[:4] == ["gym", "vtrace", "1", "1"]  # One actor with one environment.
     assert f"--env_name={from_python.NAME}" in arguments
     assert type(created) is type(environment) and created.place == "here"
 

@@ -194,6 +194,9 @@ FAULTS: dict[str, Any] = {
     "success": at(3, lambda r: (*r[:4], {"is_success": "yes"})),
     "successes": at(3, lambda r: (*r[:4], {"is_success": np.zeros(1)})),
     "score": at(3, lambda r: (*r[:4], {"score_reward": "1"})),
+    "fractions": fault(
+        observation_space=spaces.Box(0, 9, (2,), np.int64), observation=lambda self: np.full(2, 0.5)
+    ),
     "integers": fault(
         observation_space=spaces.Box(0, 9, (2,), np.int64), observation=lambda self: np.ones(2)
     ),
@@ -221,7 +224,11 @@ MUST = {
 }
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
-    **{"other_dtype": "returned float64", "integers": "returned float64"},
+    **{
+        "other_dtype": "returned float64",
+        "integers": "returned float64",
+        "fractions": "its space is",
+    },
     "shared": "while a second environment",
     "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
@@ -251,7 +258,7 @@ def test_each_fault_is_found(name: str) -> None:
         "success": "reward",
         "successes": "reward",
         "score": "reward",
-        "integers": "other_dtype",
+        **dict.fromkeys(("integers", "fractions"), "other_dtype"),
         "bytes": "dtype",
         "mask_method": "mask_name",
     }

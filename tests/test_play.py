@@ -141,8 +141,6 @@ def test_atari_without_training(forks, tmp_path, socket_address):
 
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_numbers_of_episodes(tmp_path, number):
-    """Also guards users inside an unpacked logdir: nothing is imported from there."""
-    (tmp_path / "gymnasium.py").write_text("raise SystemExit('the trap was run')")
     result = run_python(
         "-m", "seed_rl.play", tmp_path, f"--episodes={number}", code=2, cwd=tmp_path
     )
@@ -248,17 +246,6 @@ def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
     assert play.main() == 2
     assert "ended without creating an agent" in capsys.readouterr().err
     assert (tmp_path / "mark").exists()
-
-
-def test_code_beside_the_recorded_arguments_is_not_run(forks, tmp_path):
-    """Guards the other entries of config.json, which become defaults of the program's flags."""
-    foreign_run(tmp_path)
-    record = {"program": "seed_rl.gym.vtrace_main", "arguments": ["--num_envs=1"]}
-    record |= {"env_name": "subprocess:run", "env_kwargs": '{"args": ["touch", "mark"]}'}
-    (tmp_path / "config.json").write_text(json.dumps(record))
-    played = forks.run("-m", "seed_rl.play", tmp_path, cwd=tmp_path)
-    assert "has --env_name=subprocess:run, which runs code" in played.stderr
-    assert played.returncode == 2 and not (tmp_path / "mark").exists()
 
 
 @pytest.mark.parametrize(

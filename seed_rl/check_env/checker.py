@@ -170,7 +170,7 @@ def _check_vector(
 
     first, second = play(1), play(1)
     if not all(map(np.array_equal, first, second)) and np.isfinite(np.concatenate(first)).all():
-        findings.not_deterministic("somewhere")
+        findings.not_deterministic()
     if not (np.abs(np.concatenate(first)) <= LARGEST).all():
         findings.not_finite(
             f"Observations or rewards contain NaN, infinity or more than {LARGEST:.0e}"

@@ -204,7 +204,8 @@ class Contract:
         arrays = [np.asarray(leaf) for leaf in leaves]
         cast = [a.astype(spec.dtype) for a, spec in zip(arrays, nest.flatten(specs), strict=True)]
         same = all(np.allclose(a, c) for a, c in zip(arrays, cast, strict=True))
-        if same and space.contains(nest.pack_sequence_as(value, cast)):
+        rounded = any(map(_is_rounded, arrays, cast))
+        if rounded or (same and space.contains(nest.pack_sequence_as(value, cast))):
             kinds = [array.dtype.name for array in arrays]
             self.findings.should(
                 "other_dtype",
@@ -266,7 +267,7 @@ class Contract:
         for number, (first, second) in enumerate(zip(*runs, strict=False)):
             if not _same(first, second):
                 place = f"step {number}" if number else "the first observation"
-                self.findings.not_deterministic(f"from {place} on")
+                self.findings.not_deterministic(f" from {place} on")
                 return None
         return runs[0]
 
@@ -385,6 +386,11 @@ class Contract:
 
 
 _EXPLAINS = {"nan", "shape", "dtype", "structure"}
+
+
+def _is_rounded(value: np.ndarray, cast: np.ndarray) -> bool:
+    """Whether a value has fractions that its space cannot have."""
+    return value.dtype.kind == "f" and cast.dtype.kind in "iu" and bool((value % 1 != 0).any())
 
 
 def random_action(space: Any, mask: Any, random: np.random.Generator) -> Any:

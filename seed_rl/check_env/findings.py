@@ -69,11 +69,11 @@ class Findings:
             "episode before that.",
         )
 
-    def not_deterministic(self, where: str) -> None:
+    def not_deterministic(self, where: str = "") -> None:
         """Adds that the same seed gave other episodes."""
         self.should(
             "determinism",
-            f"Two runs with the same seed and the same actions differ {where}.",
+            f"Two runs with the same seed and the same actions differ{where}.",
             "Runs cannot be repeated: --seed has no effect on this environment.",
             "Draw all randomness from self.np_random, which super().reset(seed=seed) sets, and not "
             "from random, np.random or the time.",

@@ -88,6 +88,8 @@ def map_structure(fn: Callable[..., Any], *nests: Nest) -> Nest:
         return fn(*nests)
     if any(child is None or len(child) != len(first) for child in children):
         raise ValueError("The nests have different structures.")
+    if len({isinstance(nest, Mapping) for nest in nests}) > 1:
+        raise ValueError("The nests have different structures.")
     if isinstance(nests[0], Mapping) and any(set(n) != set(nests[0]) for n in nests):
         raise ValueError("The nests have dictionaries with different keys.")
     results = [map_structure(fn, *group) for group in zip(*children, strict=True)]

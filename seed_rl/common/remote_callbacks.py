@@ -7,6 +7,7 @@ stop, if any, and the first error.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,16 @@ ADDRESS = "SEED_RL_CALLBACKS"
 """Environment variable of the learner: the socket."""
 
 
+_GONE = "The process that called seed_rl.train is gone"
+
+
+def of_caller() -> list[Callback]:
+    """The callbacks of `seed_rl.train`, for the first learner of the process that it started."""
+    # The caller serves one learner at a time.
+    address = os.environ.pop(ADDRESS, None)
+    return [RemoteCallbacks(address)] if address else []
+
+
 class RemoteCallbacks(Callback):
     """The learner's side: passes everything on.
 
@@ -32,8 +43,11 @@ class RemoteCallbacks(Callback):
         self._address = address
 
     def on_start(self) -> None:
-        self._caller = connection.Client(self._address)
-        self._caller.send((self.run.logdir, dict(self.run.options)))
+        try:
+            self._caller = connection.Client(self._address)
+            self._caller.send((self.run.logdir, dict(self.run.options)))
+        except OSError as error:
+            raise UserError(f"{_GONE}: {error!r}") from error
         self._pass_on("on_start")
 
     def on_report(self, report: Report) -> None:
@@ -52,7 +66,7 @@ class RemoteCallbacks(Callback):
             while isinstance(answer := self._caller.recv(), Path):
                 self._caller.send(self.run.save(answer))
         except (EOFError, OSError) as error:
-            raise UserError(f"The process that called seed_rl.train is gone: {error!r}") from error
+            raise UserError(f"{_GONE}: {error!r}") from error
         reason, problem = answer
         if problem:
             raise UserError(f"A callback of seed_rl.train raised {problem}")

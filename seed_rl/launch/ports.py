@@ -7,7 +7,8 @@ import errno
 import random
 import socket
 
-_PORTS = range(10_000, 32_000)  # Below the ports of outgoing connections.
+_PORTS = range(10_000, 32_000)  # Below the ports that Linux gives to outgoing connections.
+_ATTEMPTS = 100
 
 
 def free_port(host: str = "localhost", apart: int = 0) -> int:
@@ -21,13 +22,13 @@ def free_port(host: str = "localhost", apart: int = 0) -> int:
       apart: the port that much above is free, too.
 
     Raises:
-      OSError: the host has no address on this machine.
+      OSError: the host has no address on this machine, or no free port was found.
     """
-    for port in random.sample(_PORTS, 100):
+    for port in random.SystemRandom().sample(_PORTS, _ATTEMPTS):  # Seeds may be equal elsewhere.
         with contextlib.suppress(_InUse):
             _bind_everywhere(host, port + apart)
             return _bind_everywhere(host, port)
-    return _bind_everywhere(host, 0)
+    raise OSError(f"{_ATTEMPTS} ports of {host} are in use.")
 
 
 def is_free(port: int) -> bool:

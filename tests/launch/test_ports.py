@@ -43,5 +43,5 @@ def test_the_port_above_is_free_too(monkeypatch):
     free = ports.free_port("0.0.0.0", apart=100)
     with socket.create_server(("", 0)) as taken:
         tried = [taken.getsockname()[1] - 100, free]
-        monkeypatch.setattr(ports.random, "sample", lambda *_: tried)
+        monkeypatch.setattr(ports.random.SystemRandom, "sample", lambda *_: tried)
         assert ports.free_port("0.0.0.0", apart=100) == free

@@ -50,6 +50,7 @@ class VectorEnvironment:
         truncated, or (where the last step had `done`) terminated without a partial reset.
       autoreset_mode: what the vector environment does at the end of an episode.
       resets_rows: whether it can reset some of its environments.
+      masks: its action masks; None: it has none.
     """
 
     def __init__(self, env: Any, env_ids: Any, *, raw_observations: bool = False):

@@ -82,7 +82,7 @@ class LearnerConfig(Checked):
         None, "Checkpoint that initializes the network weights of a new run."
     )
     log_period_secs: float = option(
-        10.0, "Seconds between TensorBoard points; there is at most one a second.", minimum=0.1
+        10.0, "Seconds between TensorBoard points; below 1, there is one a second.", minimum=0.1
     )
     video_every: int = option(
         0,

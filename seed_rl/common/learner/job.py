@@ -170,7 +170,7 @@ class TrainingJob:
         job = dataclasses.replace(
             self,
             options=run_record.describe(options),
-            callbacks=(*_built_in(self.config), *self.callbacks),
+            callbacks=(*_built_in(self.config), *self.callbacks, *remote_callbacks.of_caller()),
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
@@ -318,9 +318,7 @@ def _gradient_steps(
 
 
 def _built_in(config: LearnerConfig) -> Iterator[Callback]:
-    """The callbacks that options ask for, and those of `seed_rl.train`."""
-    if caller := os.environ.get(remote_callbacks.ADDRESS):
-        yield remote_callbacks.RemoteCallbacks(caller)
+    """The callbacks that options ask for."""
     if config.wandb_project:
         yield WandbSync(config.wandb_project)
     if config.keep_best:

@@ -136,7 +136,7 @@ class PriorityWriter:
 
     def __init__(self, replay: PrioritizedReplay):
         self._replay = replay
-        self._thread = futures.ThreadPoolExecutor(1, "priority-writer")
+        self._executor = futures.ThreadPoolExecutor(1, "priority-writer")
         self._pending: deque[futures.Future[None]] = deque()
         self._recent: deque[np.ndarray] = deque(maxlen=_RECENT)
 
@@ -149,7 +149,7 @@ class PriorityWriter:
         pending = self._pending
         while pending and (pending[0].done() or len(pending) == _PENDING_UPDATES):
             pending.popleft().result()
-        pending.append(self._thread.submit(self._write, indices, priorities))
+        pending.append(self._executor.submit(self._write, indices, priorities))
 
     def recent(self) -> np.ndarray:
         """Priorities of the latest training steps, <float32>[n]."""
@@ -157,12 +157,17 @@ class PriorityWriter:
         return np.concatenate(recent) if recent else np.zeros([0], np.float32)
 
     def flush(self) -> None:
-        """Waits until everything put so far is written."""
-        futures.wait(self._pending)
+        """Waits until everything put so far is written.
+
+        Raises:
+          UserError: priorities were not finite.
+        """
+        while self._pending:
+            self._pending.popleft().result()
 
     def close(self) -> None:
         """Writes pending updates and stops the thread."""
-        self._thread.shutdown()
+        self._executor.shutdown()
 
     def _write(self, indices: Any, priorities: Any) -> None:
         priorities = np.asarray(priorities)

@@ -174,7 +174,7 @@ def minimize(
     with tf.GradientTape() as tape:
         result = loss()
     gradients = tape.gradient(result.loss, variables)
-    # An embedding's gradient is slices, whose norm would take a row read twice for two rows.
+    # Those of embeddings may repeat rows, which would give them another norm than their sum's.
     gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     if replicas > 1:

@@ -60,6 +60,8 @@ class Normalizer(tf.Module):
     def update(self, input_: tf.Tensor, only_accumulate: bool = False) -> None:
         """Takes samples into account; on several replicas, those of all.
 
+        There, all replicas must call it, and outside of nested functions, conditions and loops.
+
         Args:
           input_: <float32>[..., size].
           only_accumulate: whether to leave the output as it is until `finish_update`.
@@ -158,7 +160,7 @@ class NormalizeObservationsWrapper(tf.Module):
 
     def end_of_training_step_callback(self) -> None:
         """Finishes the update of the statistics; the learner calls it after each training step."""
-        if replicated.several():  # In a function they could not synchronize.
+        if replicated.several():  # They synchronize, which a nested tf.function does not allow.
             self._normalizer.finish_update()
         elif self._vectors:  # The normalizer has variables.
             self._finish()

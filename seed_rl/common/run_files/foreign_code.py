@@ -46,18 +46,27 @@ def find(record: Mapping[str, Any]) -> list[str]:
     """
     given = record.get(run_record.ARGUMENTS)
     arguments = [str(argument) for argument in given] if isinstance(given, list) else []
+    # Its other entries become the defaults of the program's flags.
+    defaults = []
+    for name in _CODE.keys() & record.keys():
+        values = record[name] if isinstance(record[name], list) else [record[name]]
+        defaults += [f"--{name}={value}" for value in values if value is not None]
     found = (
         _program(str(record[run_record.PROGRAM]), arguments) if run_record.PROGRAM in record else []
     )
-    bindings = []
+    found += [*_of_flags(arguments), *_of_flags(defaults)]
+    return list(dict.fromkeys(map(_printable, found)))
+
+
+def _of_flags(arguments: list[str]) -> list[str]:
+    found, bindings = [], []
     for argument in arguments:
         name, equals, value = argument.lstrip("-").partition("=")
         if name == "gin_bindings":
             bindings.append(value)
         if name in _CODE:  # Without a value here, the next argument is the value.
             found += _CODE[name](value) if equals else [argument]
-    found += _gin("\n".join(f"{binding}\n" for binding in bindings), ())
-    return list(dict.fromkeys(map(_printable, found)))
+    return found + _gin("\n".join(f"{binding}\n" for binding in bindings), ())
 
 
 def _program(name: str, arguments: list[str]) -> list[str]:
@@ -158,7 +167,7 @@ _CODE = {
     "env": _environment,
     "env_wrappers": _wrappers,
     "game": _levels,
-    "gin_bindings": lambda value: [],  # Together, in `find`: gin reads them as one text.
+    "gin_bindings": lambda value: [],  # Together, above: gin reads them as one text.
     "gin_config": _gin_file,
     "homepath": lambda value: [f"--homepath={value}"],  # DeepMind Lab runs what is in there.
 }

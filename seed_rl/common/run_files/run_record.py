@@ -164,6 +164,7 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
 def _run(name: str) -> None:
     if name.endswith(".py"):
+        name = os.path.realpath(name)  # As Python does: beside a link may be anything.
         sys.path.insert(0, os.path.dirname(name))
         runpy.run_path(name, run_name="__main__")
     else:

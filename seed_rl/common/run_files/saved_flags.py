@@ -44,14 +44,14 @@ def adopt_saved_run() -> list[str]:
         return []
     replayed = flag_origins.replayed_record()
     if replayed is not None:
-        return adopt(replayed)
+        return adopt(replayed, trusted=True)  # `play` has asked about it.
     logdir = str(flags.FLAGS["logdir"].value)
     saved_run.check(logdir, {})  # Options of another program.
     record = saved_run.record(logdir)
     return adopt(record) if record else []
 
 
-def adopt(record: Mapping[str, Any]) -> list[str]:
+def adopt(record: Mapping[str, Any], trusted: bool = False) -> list[str]:
     """Makes the options of a record the defaults of the flags.
 
     An option that is missing in a complete record is newer than the run, which then gets the
@@ -59,6 +59,7 @@ def adopt(record: Mapping[str, Any]) -> list[str]:
 
     Args:
       record: from `run_record.read`; it may be damaged or malicious.
+      trusted: whether its values may name code.
 
     Returns:
       See `adopt_saved_run`.
@@ -77,7 +78,7 @@ def adopt(record: Mapping[str, Any]) -> list[str]:
         if not found or same_value(value, flag.default):
             continue
         typed = flag.present
-        if not typed:
+        if not typed and not trusted:
             _check_code(name, value)
         try:
             replace_default(name, value)
@@ -111,10 +112,7 @@ def _recorded(record: Mapping[str, Any], name: str) -> tuple[bool, Any]:
 
 
 def _check_code(name: str, value: Any) -> None:
-    """Refuses values that would run code: others may have write access to the logdir.
-
-    Those that `play` has asked about are on its command line, as all of an honest record are.
-    """
+    """Refuses values that would run code: others may have write access to the logdir."""
     from seed_rl.common.run_files import foreign_code  # Imports gin, which actors' images lack.
 
     values = value if isinstance(value, list) else [value]

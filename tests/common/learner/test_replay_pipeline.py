@@ -11,6 +11,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner.replay_pipeline import PriorityWriter, ReplayMixer
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Unroll
+from tests.helpers.waiting import wait_until
 
 EMPTY = 12
 
@@ -58,11 +59,14 @@ def two_steps(rewards: tf.Tensor) -> Unroll:
 
 
 def test_priorities_that_are_not_finite_end_the_run() -> None:
-    """Guards that an error of the thread reaches the learner, after what came before it."""
-    writer = PriorityWriter(uniform_replay())
+    """Guards that an error of the thread reaches the learner, before it saves a checkpoint, too."""
+    writer, wrong = PriorityWriter(uniform_replay()), np.array([1.0, np.nan], np.float32)
     writer.put(np.arange(2), np.ones(2, np.float32))
-    writer.put(np.arange(2), np.array([1.0, np.nan], np.float32))
-    writer.flush()
+    writer.put(np.arange(2), wrong)
+    with pytest.raises(UserError, match="diverged"):
+        writer.flush()
+    writer.put(np.arange(2), wrong)
+    wait_until(lambda: writer._pending[0].done())
     with pytest.raises(UserError, match="diverged"):
         writer.put(np.arange(2), np.ones(2, np.float32))
     writer.close()

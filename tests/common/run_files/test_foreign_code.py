@@ -82,10 +82,16 @@ def test_absolute_paths_and_links(folder: Path, repository: Path) -> None:
     ],
 )
 def test_flags_that_name_code(folder: Path, argument: str, code: list[str] | None) -> None:
-    """Guards the other ways in. The flag decides, not what its value looks like."""
-    found = foreign_code.find(record("seed_rl.gym.ppo_main", argument))
-    expected = [argument.partition("=")[2]] if code is None else code
-    assert found == [line.replace("{}", str(folder)) for line in expected]
+    """Guards the other ways in. The flag decides, not what its value looks like.
+
+    Likewise of an option that is not among the arguments: it becomes the flag's default.
+    """
+    name, equals, value = argument.lstrip("-").partition("=")
+    expected = [line.replace("{}", str(folder)) for line in ([value] if code is None else code)]
+    assert foreign_code.find(record("seed_rl.gym.ppo_main", argument)) == expected
+    if equals:
+        for option in (value, ["seed_rl/gym/gin/ppo.gin", value] if "gin_c" in name else [value]):
+            assert foreign_code.find({**record(), name: option}) == expected
 
 
 def test_runs_of_every_day(folder: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from seed_rl.common.system import isolated
 from tests.helpers.waiting import PATIENCE_S
 
 
@@ -20,12 +21,14 @@ from tests.helpers.waiting import PATIENCE_S
         ("seed_rl.gym.vtrace_main", ["--run_mode=learner"], "numpy.linalg"),
         ("seed_rl.gym.vtrace_main", ["--run_mode=learner"], "tensorflow.python.framework.dtypes"),
         ("seed_rl.play", ["."], "numpy.linalg"),
+        ("seed_rl.evaluate", ["."], "numpy.linalg"),
     ],
 )
 def test_ctrl_c_during_imports(program, arguments, imported, tmp_path):
-    """An end without a traceback."""
+    """An end without a traceback, also as `seed-rl evaluate` starts it."""
+    start = ["-m", program] if program != "seed_rl.evaluate" else isolated.command(program)[1:]
     process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-m", program, *arguments],
+        [sys.executable, "-X", "importtime", *start, *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -251,9 +251,9 @@ def main() -> int:
         typed = shlex.join(["seed-rl", command, *named])
         return local.main(rest, typed, _usage_line(command), words)
     sys.stdout.flush()
-    reads_runs = command in ("play", "evaluate", "serve")
-    program = isolated.command(module) if reads_runs else [sys.executable, "-m", module]
-    os.execv(sys.executable, [*program, *rest])
+    # Only an environment to be checked may be in the working directory.
+    start = [sys.executable, "-m", module] if command == "check" else isolated.command(module)
+    os.execv(sys.executable, [*start, *rest])
 
 
 if __name__ == "__main__":

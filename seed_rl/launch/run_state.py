@@ -79,7 +79,7 @@ class RunState:
         """Tries to write to the directory; returns the problem, or None."""
         probe = self._logdir / f".probe-{os.getpid()}"
         try:
-            with open(probe, "wb") as file:
+            with files.open_no_link(probe, "wb") as file:
                 file.write(bytes(_PROBE_BYTES))
         except OSError as error:
             if files.is_no_room(error):

@@ -17,6 +17,7 @@ The mean is drawn up to the point that all seeds have reached.
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import re
 import sys
@@ -260,13 +261,15 @@ def figure(width: float, height: float) -> Any:
 
 
 def save(made: Any, out: str | Path) -> None:
-    """Writes a figure to a file, whose extension selects the format.
+    """Writes a figure to a file, whose extension selects the format; without one, to a PNG.
 
     Raises:
       UserError: the file cannot be written.
     """
+    out, drawn = Path(out), io.BytesIO()
     try:
-        made.savefig(out, dpi=120)
+        made.savefig(drawn, dpi=120, format=out.suffix.lstrip(".") or "png")
+        files.write_atomically(out if out.suffix else out.with_suffix(".png"), drawn.getvalue())
     except (OSError, ValueError) as error:
         raise UserError(f"Cannot write {out}: {error}") from None
 

@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,23 @@ def find(record: Mapping[str, Any]) -> list[str]:
     """
     given = record.get(run_record.ARGUMENTS)
     arguments = [str(argument) for argument in given] if isinstance(given, list) else []
-    # Its other entries become the defaults of the program's flags.
-    defaults = []
-    for name in _CODE.keys() & record.keys():
-        values = record[name] if isinstance(record[name], list) else [record[name]]
-        defaults += [f"--{name}={value}" for value in values if value is not None]
     found = (
         _program(str(record[run_record.PROGRAM]), arguments) if run_record.PROGRAM in record else []
     )
-    found += [*_of_flags(arguments), *_of_flags(defaults)]
+    found += _of_flags(arguments)
+    for name in _CODE:  # Its other entries become the defaults of the program's flags.
+        found += of_option(name, record.get(name))
     return list(dict.fromkeys(map(_printable, found)))
+
+
+def of_option(name: str, value: Any) -> list[str]:
+    """The foreign code in the value of an option in a record, as in `find`."""
+    if name not in _CODE or value is None:
+        return []
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(one, str) for one in values):
+        return [f"--{name}={value}"]  # A flag might take it apart in another way.
+    return list(map(_printable, _of_flags([f"--{name}={one}" for one in values])))
 
 
 def _of_flags(arguments: list[str]) -> list[str]:
@@ -122,28 +129,28 @@ def _gin_at(name: str, seen: tuple[Path, ...]) -> list[str]:
     if found is None:
         return []  # Loading it reports that.
     path = found.resolve()
-    if path.is_relative_to(_PACKAGE) or path in seen:
+    if path in seen:
         return []
+    foreign = [] if path.is_relative_to(_PACKAGE) else [str(path)]
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return [str(path), *_gin(path.read_text(), (*seen, path))]
-    return [str(path)]
+        # What SEED RL's include may be in the working directory, too, where gin looks first.
+        return [*foreign, *_gin(path.read_text(), (*seen, path))]
+    return foreign
 
 
 def _gin(text: str, seen: tuple[Path, ...]) -> list[str]:
     """What a gin config imports and includes, as far as gin can read it."""
     found = []
-    for statement in _statements(text):
-        if isinstance(statement, config_parser.IncludeStatement):
-            found += _gin_at(statement.filename, seen)
-        elif isinstance(statement, config_parser.ImportStatement):
-            if not f"{statement.module}.".startswith("seed_rl."):
-                found.append(statement.format())
+    try:
+        for statement in config_parser.ConfigParser(text, _Values()):
+            if isinstance(statement, config_parser.IncludeStatement):
+                found += _gin_at(statement.filename, seen)
+            elif isinstance(statement, config_parser.ImportStatement):
+                if not f"{statement.module}.".startswith("seed_rl."):
+                    found.append(statement.format())
+    except (SyntaxError, tokenize.TokenError, RecursionError, ValueError) as error:
+        found.append(f"a gin config that cannot be parsed ({error!r})")
     return found
-
-
-def _statements(text: str) -> Iterator[Any]:
-    with contextlib.suppress(SyntaxError, tokenize.TokenError, RecursionError, ValueError):
-        yield from config_parser.ConfigParser(text, _Values())
 
 
 class _Values(config_parser.ParserDelegate):
@@ -169,7 +176,9 @@ _CODE = {
     "game": _levels,
     "gin_bindings": lambda value: [],  # Together, above: gin reads them as one text.
     "gin_config": _gin_file,
-    "homepath": lambda value: [f"--homepath={value}"],  # DeepMind Lab runs what is in there.
+    # DeepMind Lab runs what is in there.
+    "homepath": lambda value: [f"--homepath={value}"],
+    "level_cache_dir": lambda value: [f"--level_cache_dir={value}"],
 }
 """Flags that name code, with aliases, and what is foreign in their values."""
 

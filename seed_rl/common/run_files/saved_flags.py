@@ -115,10 +115,8 @@ def _check_code(name: str, value: Any) -> None:
     """Refuses values that would run code: others may have write access to the logdir."""
     from seed_rl.common.run_files import foreign_code  # Imports gin, which actors' images lack.
 
-    values = value if isinstance(value, list) else [value]
-    arguments = [f"--{name}={element}" for element in values]
-    if code := foreign_code.find({run_record.ARGUMENTS: arguments}):
+    if code := foreign_code.of_option(name, value):
         raise UserError(
-            f"The saved run has {' '.join(arguments)}, which runs code ({'; '.join(code)}). Give "
+            f"The saved run has --{name}={shown(value)}, which runs code ({'; '.join(code)}). Give "
             "the flag on the command line to continue."
         )

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from seed_rl.common.system import isolated
+
 _SOURCE = r" +\d+ [\w./-]+\.(cc|cpp|cu|h):\d+\]"
 _CHATTER = re.compile(
     "|".join(
@@ -45,7 +47,7 @@ def left_out() -> Iterator[None]:
     sys.stderr.flush()
     stderr = os.dup(2)
     reader = subprocess.Popen(
-        [sys.executable, "-m", "seed_rl.common.system.chatter"],
+        isolated.command("seed_rl.common.system.chatter"),
         stdin=subprocess.PIPE,
         stderr=stderr,
         start_new_session=True,  # Protects it from Ctrl-C.

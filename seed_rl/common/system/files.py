@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,21 +17,22 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Replaces the file at `path` with `text`; readers see the old or the new content.
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Replaces the file at `path`; readers see the old or the new content.
 
     Args:
-      path: the file; its directory must exist.
-      text: the new content.
+      path: the file; its directory must exist. A link is replaced, not followed.
+      content: the new content.
 
     Raises:
       OSError: it cannot be written; the old file is left intact.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A name that nobody can guess, and so nobody has made a link to elsewhere.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "xb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -65,7 +65,8 @@ def test_absolute_paths_and_links(folder: Path, repository: Path) -> None:
         ),
         ("--gin_bindings=GAE.lambda_ = 1\nfrom trap import Trap", ["from trap import Trap"]),
         ("--gin_bindings=import \\\n trap", ["import trap"]),
-        ("--gin_bindings=import trap\nx = [", ["import trap"]),
+        ("--gin_bindings=import trap\nx = [", ["import trap", "a gin config that cannot"]),
+        ("--gin_bindings=@import('x')", ["a gin config that cannot"]),
         ("--gin_bindings=include'trap.txt'", ["{}/trap.txt", "import trap"]),
         ("--gin_bindings=from __gin__ import dynamic_registration", None),
         *(
@@ -88,10 +89,33 @@ def test_flags_that_name_code(folder: Path, argument: str, code: list[str] | Non
     """
     name, equals, value = argument.lstrip("-").partition("=")
     expected = [line.replace("{}", str(folder)) for line in ([value] if code is None else code)]
-    assert foreign_code.find(record("seed_rl.gym.ppo_main", argument)) == expected
+
+    def check(found: list[str]) -> None:
+        assert [line.partition(" be parsed")[0] for line in found] == expected
+
+    check(foreign_code.find(record("seed_rl.gym.ppo_main", argument)))
     if equals:
         for option in (value, ["seed_rl/gym/gin/ppo.gin", value] if "gin_c" in name else [value]):
-            assert foreign_code.find({**record(), name: option}) == expected
+            check(foreign_code.find({**record(), name: option}))
+
+
+@pytest.mark.parametrize("name", ["gin_bindings", "gin_config", "env_name", "env_wrappers"])
+@pytest.mark.parametrize("value", [{"import trap": 1}, [["import trap"]], 7])
+def test_values_that_a_flag_may_take_apart(name: str, value: Any) -> None:
+    """Guards lists hidden in other values: absl takes an object's keys for a list."""
+    assert foreign_code.find({**record(), name: value}) == [f"--{name}={value}"]
+
+
+def test_what_our_configs_include_from_the_working_directory(folder: Path) -> None:
+    """gin looks there first, so a file there takes the place of the one that is meant."""
+    fake = folder / "seed_rl/mujoco/gin/base.gin"
+    fake.parent.mkdir(parents=True)
+    fake.write_text("import trap\n")
+    config = f"--gin_config={foreign_code._PACKAGE}/mujoco/gin/ppo.gin"
+    assert foreign_code.find(record("seed_rl.mujoco.ppo_main", config)) == [
+        str(fake),
+        "import trap",
+    ]
 
 
 def test_runs_of_every_day(folder: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +125,6 @@ def test_runs_of_every_day(folder: Path, repository: Path, monkeypatch: pytest.M
         "--gin_config=seed_rl/gym/gin/ppo.gin",
         f"--gin_config={repository}/seed_rl/mujoco/gin/ppo.gin",
         "--gin_bindings=GAE.lambda_ = 0.9",
-        "--gin_bindings=@import('x')",  # gin refuses it.
         "--inference_devices=cpu:0",
         '--env_kwargs={"size": 9}',
         "--game=ALE/Pong-v5",

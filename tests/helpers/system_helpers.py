@@ -200,8 +200,8 @@ def train_to_end(
             *([module] if module.endswith(".py") else ["-m", module]),
             "--run_mode=learner",
             f"--logdir={place.logdir}",
-            f"--total_environment_frames={frames}",
             *shared,
+            f"--total_environment_frames={frames}",  # A flag file may have another number.
             cwd=REPOSITORY,
             code=0,
         )

@@ -173,9 +173,7 @@ def minimize(
     """
     with tf.GradientTape() as tape:
         result = loss()
-    gradients = tape.gradient(result.loss, variables)
-    # Those of embeddings may repeat rows, which would give them another norm than their sum's.
-    gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+    gradients = _dense(tape.gradient(result.loss, variables))
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     if replicas > 1:
         gradients = _averaged(gradients)
@@ -205,6 +203,11 @@ def mean_result(results: Sequence[StepResult]) -> StepResult:
     }
     loss = tf.reduce_mean([result.loss for result in results])
     return StepResult(loss, metrics, results[-1].feedback)
+
+
+def _dense(gradients: Sequence[Any]) -> list[tf.Tensor | None]:
+    """Sums the rows that gradients of embeddings repeat, and clipping would count one by one."""
+    return [g if g is None else tf.convert_to_tensor(g) for g in gradients]
 
 
 def _averaged(gradients: Gradients) -> Gradients:

@@ -100,7 +100,8 @@ class CheckpointManager:
             self._directory.mkdir(parents=True, exist_ok=True)
             probe = self._directory / f".saving-{os.getpid()}-probe"
             try:
-                probe.write_bytes(bytes(_PROBE_BYTES))
+                with files.open_no_link(probe, "wb") as file:
+                    file.write(bytes(_PROBE_BYTES))
             finally:
                 probe.unlink(missing_ok=True)  # Learners in containers may have the same id.
         except OSError as error:

@@ -271,7 +271,8 @@ def save(made: Any, out: str | Path) -> None:
         made.savefig(drawn, dpi=120, format=out.suffix.lstrip(".") or "png")
         files.write_atomically(out if out.suffix else out.with_suffix(".png"), drawn.getvalue())
     except (OSError, ValueError) as error:
-        raise UserError(f"Cannot write {out}: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"Cannot write {out}: {reason}") from None
 
 
 class Point(NamedTuple):
@@ -427,7 +428,7 @@ def write_tensorboard(
         folder = directory / group.label.replace("/", "_")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / _EVENTS, "wb") as file:
+            with files.open_no_link(folder / _EVENTS, "wb") as file:
                 writer = RecordWriter(file)
                 for event in events:
                     writer.write(event.SerializeToString())

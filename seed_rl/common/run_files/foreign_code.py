@@ -8,7 +8,6 @@ asked before foreign code runs.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import os
@@ -61,7 +60,7 @@ def of_option(name: str, value: Any) -> list[str]:
         return []
     values = value if isinstance(value, (list, tuple)) else [value]
     if not all(isinstance(one, str) for one in values):
-        return [f"--{name}={value}"]  # A flag might take it apart in another way.
+        return [_printable(f"--{name}={value}")]  # A flag might take it apart in another way.
     return list(map(_printable, _of_flags([f"--{name}={one}" for one in values])))
 
 
@@ -73,7 +72,7 @@ def _of_flags(arguments: list[str]) -> list[str]:
             bindings.append(value)
         if name in _CODE:  # Without a value here, the next argument is the value.
             found += _CODE[name](value) if equals else [argument]
-    return found + _gin("\n".join(f"{binding}\n" for binding in bindings), ())
+    return found + _gin("\n".join(f"{binding}\n" for binding in bindings), set())
 
 
 def _program(name: str, arguments: list[str]) -> list[str]:
@@ -120,25 +119,25 @@ def _wrappers(value: str) -> list[str]:
 
 def _gin_file(name: str) -> list[str]:
     """A gin file as `gin_config.load` finds it."""
-    return _gin_at(name, ())
+    return _gin_at(os.path.expanduser(name), set())
 
 
-def _gin_at(name: str, seen: tuple[Path, ...]) -> list[str]:
-    """For a gin file that is not SEED RL's: its real path, and what it imports and includes."""
-    found = shipped.find(name)
-    if found is None:
-        return []  # Loading it reports that.
-    path = found.resolve()
-    if path in seen:
-        return []
+def _gin_at(name: str, seen: set[Path]) -> list[str]:
+    """Of a gin file: its real path if it is not SEED RL's, and what it imports and includes."""
+    try:
+        # As gin looks for included files: first in the working directory, without expanding ~.
+        found = next((p for p in (Path(name), shipped.LAYOUT / name) if p.is_file()), None)
+        if found is None or (path := found.resolve()) in seen:
+            return []  # Loading it reports if there is none.
+        seen.add(path)
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return [name]
     foreign = [] if path.is_relative_to(_PACKAGE) else [str(path)]
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        # What SEED RL's include may be in the working directory, too, where gin looks first.
-        return [*foreign, *_gin(path.read_text(), (*seen, path))]
-    return foreign
+    return [*foreign, *_gin(text, seen)]
 
 
-def _gin(text: str, seen: tuple[Path, ...]) -> list[str]:
+def _gin(text: str, seen: set[Path]) -> list[str]:
     """What a gin config imports and includes, as far as gin can read it."""
     found = []
     try:
@@ -177,8 +176,8 @@ _CODE = {
     "gin_bindings": lambda value: [],  # Together, above: gin reads them as one text.
     "gin_config": _gin_file,
     # DeepMind Lab runs what is in there.
-    "homepath": lambda value: [f"--homepath={value}"],
-    "level_cache_dir": lambda value: [f"--level_cache_dir={value}"],
+    "homepath": lambda value: [f"--homepath={value}"] if value else [],
+    "level_cache_dir": lambda value: [f"--level_cache_dir={value}"] if value else [],
 }
 """Flags that name code, with aliases, and what is foreign in their values."""
 

@@ -117,6 +117,6 @@ def _check_code(name: str, value: Any) -> None:
 
     if code := foreign_code.of_option(name, value):
         raise UserError(
-            f"The saved run has --{name}={shown(value)}, which runs code ({'; '.join(code)}). Give "
-            "the flag on the command line to continue."
+            f"The saved run has a --{name} that runs code ({'; '.join(code)}). Give the flag on "
+            "the command line to continue."
         )

@@ -30,11 +30,12 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     path = Path(path)
     # A name that nobody can guess, and so nobody has made a link to elsewhere.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    encoded = content if isinstance(content, bytes) else content.encode()
     try:
         with open(temporary, "xb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
+            file.write(encoded)
         os.replace(temporary, path)
-    except OSError:
+    except BaseException:  # Ctrl-C, too.
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

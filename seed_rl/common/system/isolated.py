@@ -5,6 +5,7 @@ A logdir may have been unpacked there, with modules that have the names of other
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -25,6 +26,7 @@ def command(module: str) -> list[str]:
 
     Unless SEED RL itself is imported from there. (Python's -P exists only from 3.11 on.)
     """
-    if os.path.dirname(os.path.dirname(seed_rl.__file__)) == os.getcwd():
-        return [sys.executable, "-m", module]
+    with contextlib.suppress(OSError):  # The working directory may be gone.
+        if os.path.samefile(os.path.dirname(os.path.dirname(seed_rl.__file__)), "."):
+            return [sys.executable, "-m", module]
     return [sys.executable, "-c", _CODE.format(module=module)]

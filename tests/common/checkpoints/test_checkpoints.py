@@ -205,7 +205,7 @@ def test_an_unwritable_directory_is_told_with_the_mend(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(pathlib.Path, "write_bytes", fail)
+    monkeypatch.setattr(checkpoints.files, "open_no_link", fail)
     with pytest.raises(UserError, match="No space left on device.*free space"):
         Run(tmp_path / "full", 1)
 

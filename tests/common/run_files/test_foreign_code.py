@@ -118,6 +118,18 @@ def test_what_our_configs_include_from_the_working_directory(folder: Path) -> No
     ]
 
 
+def test_includes_are_found_as_gin_finds_them(folder: Path) -> None:
+    """Guards a folder named ~, which gin does not expand, and files that include each other."""
+    (folder / "~").mkdir()
+    (folder / "~/trap.gin").write_text("import trap\n")
+    includes = "".join(f"include '{k}.gin'\n" for k in range(12))
+    for k in range(12):
+        (folder / f"{k}.gin").write_text(includes)
+    found = foreign_code.find(record("a", "--gin_bindings=include '~/trap.gin'\ninclude '0.gin'"))
+    assert found[1:3] == [str(folder / "~/trap.gin"), "import trap"] and len(found) == 15
+    assert foreign_code.find(record("a", f"--gin_config={'x' * 999}"))[1:] == ["x" * 999]
+
+
 def test_runs_of_every_day(folder: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = (
         "--env=seed_rl.testing.envs:LifeStep-v0",

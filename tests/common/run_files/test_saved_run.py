@@ -130,7 +130,10 @@ def test_a_value_typed_by_an_alias_stays(adopting):
     [
         ({"adopted_kind": "c"}, "has --adopted_kind=c, which is no longer valid .*Give"),
         ({"adopted_rate": [1]}, "has --adopted_rate=1, which is no longer valid"),
-        ({"adopted_lines": ["elsewhere:make"]}, "elsewhere:make, which runs code .*Give the flag"),
+        (
+            {"adopted_lines": ["elsewhere:make"]},
+            "--adopted_lines that runs code .elsewhere:make.* Give the flag",
+        ),
     ],
 )
 def test_values_that_cannot_be_kept(adopting, monkeypatch, values, message):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
-import seed_rl
+from seed_rl.common.system import isolated
 
 _MAIN = getattr(sys.modules["__main__"], "__spec__", None)
-if "-m" in sys.orig_argv and _MAIN and _MAIN.parent == "seed_rl" and sys.path[0] == os.getcwd():
-    # `python -m` imports from the working directory first. Other commands are `isolated`.
-    if os.path.dirname(os.path.dirname(seed_rl.__file__)) != os.getcwd():
+if "-m" in sys.orig_argv and _MAIN and _MAIN.parent == "seed_rl":
+    # `python -m seed_rl.play` imports from the working directory first.
+    if sys.path[0] == os.getcwd() and not isolated.is_ours("."):
         del sys.path[0]
 
 import argparse
@@ -36,7 +36,7 @@ from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError, exits
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
-from seed_rl.common.system import chatter, display, files, isolated, terminal
+from seed_rl.common.system import chatter, display, files, terminal
 
 # Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {

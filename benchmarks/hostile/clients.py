@@ -115,12 +115,12 @@ def call_steadily(
 
 def options_of_member(secrets: str, token: str | None) -> ClientOptions:
     """Of an honest client."""
-    files = Secrets(pathlib.Path(secrets)).actor
+    files: dict[str, Any] = Secrets(pathlib.Path(secrets)).actor
     return ClientOptions(
         connect_timeout_s=PATIENCE_S,
         call_timeout_s=PATIENCE_S,
         token=token,
-        **files,  # type: ignore[arg-type]
+        **files,
     )
 
 

@@ -39,7 +39,7 @@ class Contract:
       masks: its action masks; None: it has none, or they are not known yet.
     """
 
-    def __init__(self, env: Any, findings: Findings, timeout_s: float, raw: bool = False):
+    def __init__(self, env: Any, findings: Findings, timeout_s: float, raw: bool):
         """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents.
 
         Args:

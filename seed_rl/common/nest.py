@@ -86,11 +86,11 @@ def map_structure(fn: Callable[..., Any], *nests: Nest) -> Nest:
         if any(child is not None for child in children):
             raise ValueError("The nests have different structures.")
         return fn(*nests)
-    if any(child is None or len(child) != len(first) for child in children):
-        raise ValueError("The nests have different structures.")
-    if len({isinstance(nest, Mapping) for nest in nests}) > 1:
-        raise ValueError("The nests have different structures.")
-    if isinstance(nests[0], Mapping) and any(set(n) != set(nests[0]) for n in nests):
+    has_keys = isinstance(nests[0], Mapping)
+    for nest, child in zip(nests, children, strict=True):
+        if child is None or len(child) != len(first) or isinstance(nest, Mapping) != has_keys:
+            raise ValueError("The nests have different structures.")
+    if has_keys and any(set(n) != set(nests[0]) for n in nests):
         raise ValueError("The nests have dictionaries with different keys.")
     results = [map_structure(fn, *group) for group in zip(*children, strict=True)]
     return _rebuild(nests[0], results)

@@ -26,7 +26,12 @@ def command(module: str) -> list[str]:
 
     Unless SEED RL itself is imported from there. (Python's -P exists only from 3.11 on.)
     """
+    start = ["-m", module] if is_ours(".") else ["-c", _CODE.format(module=module)]
+    return [sys.executable, *start]
+
+
+def is_ours(directory: str) -> bool:
+    """Whether SEED RL is imported from a directory."""
     with contextlib.suppress(OSError):  # The working directory may be gone.
-        if os.path.samefile(os.path.dirname(os.path.dirname(seed_rl.__file__)), "."):
-            return [sys.executable, "-m", module]
-    return [sys.executable, "-c", _CODE.format(module=module)]
+        return os.path.samefile(os.path.dirname(os.path.dirname(seed_rl.__file__)), directory)
+    return False

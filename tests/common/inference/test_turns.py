@@ -1,6 +1,7 @@
 """Inference and training in turns (`unrolls_per_step`): who waits, for what, and who does not."""
 
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference.env_specs import env_output_specs
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner import learner
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.job import TrainingJob
-from seed_rl.common.learner.learner import Learner
 from seed_rl.common.types import Specs
 from seed_rl.grpc import ops
 from tests.helpers import network_inputs
@@ -177,10 +179,13 @@ class Versions(Algorithm):
         self.made_by.append(feedback.numpy())
 
 
-def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
+@pytest.mark.parametrize(("queue_size", "capacity"), [(1, 4), (20, 20)])
+def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(
+    tmp_path, socket_address, monkeypatch, queue_size, capacity
+):
     """From the algorithm's attribute to the calls of an actor, with a server in between.
 
-    Guards, too, that the queue holds a batch whatever its option says: the store refuses less.
+    Guards, too, the size of the queue, which holds a batch whatever its option says.
     """
     algorithm, num_steps = Versions(), 5
     job = TrainingJob(
@@ -188,7 +193,7 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
         config=LearnerConfig(
             batch_size=4,
             unroll_length=3,
-            unroll_queue_size=1,
+            unroll_queue_size=queue_size,
             total_environment_frames=num_steps * 4 * 3,
             save_model=False,
         ),
@@ -215,8 +220,11 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
                 )
 
     actor = Background(act)
-    Learner(job).train()
+    inference = mock.Mock(side_effect=CentralInference)
+    monkeypatch.setattr(learner, "CentralInference", inference)
+    learner.Learner(job).train()
     actor.result()
+    assert inference.call_args.kwargs["queue_capacity"] == capacity
     assert len(algorithm.made_by) == num_steps
     for version, made_by in enumerate(algorithm.made_by):
         np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))

@@ -39,7 +39,7 @@ def test_map_structure_keeps_types(value):
 
 
 def test_different_structures_are_refused():
-    for other in [(1,), (1, (2, 3)), {"a": 1}]:
+    for other in [(1,), (1, (2, 3)), {"a": 1}, {"a": 1, "b": 2}]:
         with pytest.raises(ValueError):
             nest.map_structure(lambda x, y: x, (1, 2), other)
     with pytest.raises(ValueError, match="more than"):

@@ -185,6 +185,19 @@ def test_flags_of_absl_start_nothing(flag):
         run_record.start_again({"program": "timeit", "arguments": ["--a=b", f"--{flag}=x"]}, [])
 
 
+def test_a_linked_program_imports_what_is_beside_its_file(tmp_path):
+    """Guards a link to a program that we know: what is beside the link may be anyone's."""
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "beside.py").write_text(f"print({name!r})")
+    (tmp_path / "ours/main.py").write_text("import beside")
+    link = tmp_path / "theirs/main.py"
+    link.symlink_to(tmp_path / "ours/main.py")
+    code = "from seed_rl.common.run_files.run_record import start_again; "
+    code += f"start_again({{'program': {str(link)!r}, 'arguments': []}}, [])"
+    assert run_python("-c", code, code=0).stdout == "ours\n"
+
+
 def test_flags_of_every_kind_are_recorded_as_arguments():
     """Guards lines in the values of repeated flags, and flags without a serializer."""
     given = ["--lines=a\nb", "--lines=c", "--nono", "--numbers=1", "--numbers=2", "--yes"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference.saved_model import Act
 from seed_rl.common.nest import Nest
 from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.system import files
 from seed_rl.common.types import EnvOutput, Specs
 
 
@@ -175,7 +175,7 @@ def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:
     Raises:
       UserError: there is no exported model.
     """
-    folder = Path(path)
+    folder = files.expanded(path)
     if not (folder / "saved_model.pb").exists():
         folder = folder / checkpoint_list.MODEL
     if not (folder / "saved_model.pb").exists():

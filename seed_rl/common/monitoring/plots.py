@@ -101,8 +101,8 @@ def read_groups(places: Sequence[str]) -> list[Group]:
     options: list[dict[str, Any]] = []
     groups: list[tuple[list[str], list[list[EpisodeRow]]]] = []
     seeds: dict[tuple[int, Any], Path] = {}
-    found_files = [one for place in places for one in _files(Path(place))]
-    for file, name, rows in found_files:
+    found_files = {one[0]: one for place in places for one in _files(Path(place))}
+    for file, name, rows in found_files.values():
         record = _record(file)
         found = _options(record)
         if not found or found not in options:
@@ -260,16 +260,22 @@ def figure(width: float, height: float) -> Any:
     return made
 
 
+def picture(name: str | Path) -> Path:
+    """The file that a figure with that name is written to."""
+    path = Path(name)
+    return path if path.suffix else path.with_suffix(".png")
+
+
 def save(made: Any, out: str | Path) -> None:
     """Writes a figure to a file, whose extension selects the format; without one, to a PNG.
 
     Raises:
       UserError: the file cannot be written.
     """
-    out, drawn = Path(out), io.BytesIO()
+    out, drawn = picture(out), io.BytesIO()
     try:
-        made.savefig(drawn, dpi=120, format=out.suffix.lstrip(".") or "png")
-        files.write_atomically(out if out.suffix else out.with_suffix(".png"), drawn.getvalue())
+        made.savefig(drawn, dpi=120, format=out.suffix.lstrip("."))
+        files.write_atomically(out, drawn.getvalue())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"Cannot write {out}: {reason}") from None
@@ -491,7 +497,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at = f"{x:,.0f}" if axes[0] == "frames" else f"{x:.3g}"
             end = f"mean return {means[known[-1]]:.4g} at {at} {axes[0]}"
         print(f"{one.label}: {sum(map(len, group.runs)):,} episodes, {end}")
-    print(f"Wrote {options.out}.")
+    print(f"Wrote {picture(options.out)}.")
     if options.tensorboard:
         print(f"Interactive: tensorboard --logdir={options.tensorboard}")
     return 0

@@ -68,12 +68,13 @@ def test_seeds_are_one_curve_as_far_as_all_have_come(tmp_path):
 def test_the_program_draws_for_paper_and_tensorboard(tmp_path, capsys):
     for seed in range(5):
         write_run(tmp_path / f"runs/{seed}", [5 + seed] * 50, seed=seed, lr=1)
-    out = tmp_path / "curve.png"
-    arguments = [str(tmp_path), f"--out={out}", f"--tensorboard={tmp_path}/tb"]
+    arguments = [str(tmp_path), f"--out={tmp_path}/curve", f"--tensorboard={tmp_path}/tb"]
     for _ in range(2):  # The second replaces the first.
         assert plots.main(arguments) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert "(5 seeds): 250 episodes, mean return 7 at 4,900 frames\n" in capsys.readouterr().out
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "(5 seeds): 250 episodes, mean return 7 at 4,900 frames\n" in printed
+    assert f"Wrote {tmp_path}/curve.png." in printed
     (run,) = (tmp_path / "tb").iterdir()
     events = EventAccumulator(str(run)).Reload()
     ends = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
@@ -107,7 +108,7 @@ def test_what_a_folder_has_besides_seeds(tmp_path, capsys):
     for name, seed in (("a", 1), ("a.20260101-000000", 1), ("b", 2)):
         write_run(tmp_path / name, [seed] * 20, seed=seed, **options)
     write_run(tmp_path / "begun", [], seed=3, **options)
-    (group,) = plots.read_groups([str(tmp_path)])
+    (group,) = plots.read_groups([str(tmp_path), str(tmp_path / "b")])  # One of them twice.
     assert len(group.runs) == 2 and not capsys.readouterr().err
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
     (group,) = plots.read_groups([str(tmp_path)])

@@ -58,9 +58,11 @@ def _known(studies: Sequence[FinishedStudy], references: Sequence[Reference]) ->
 
 
 def _sources(known: Sequence[Reference]) -> str:
-    """How and where scores were published, each once."""
-    sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
-    return "; ".join(sources) + "."
+    """How and where scores were published, each once, after the methods that have it."""
+    methods: dict[str, dict[str, None]] = {}
+    for row in known:
+        methods.setdefault(f"{row.protocol} ({row.source})", {})[row.method] = None
+    return " ".join(f"{'; '.join(names)}: {published}." for published, names in methods.items())
 
 
 def _protocol(study: FinishedStudy) -> str:

@@ -284,6 +284,20 @@ def test_what_is_damaged_in_a_study_is_named(folder, capsys, name, before, after
     assert named in capsys.readouterr().err
 
 
+def test_methods_that_were_published_alike_share_a_source(folder):
+    """Guards pages from repeating a protocol and an address for each method."""
+    alike = {"protocol": "training return", "source": "https://example.org"}
+    rows = [
+        reference(**alike),
+        reference(**alike | {"method": "B, small"}),
+        reference(**alike | {"method": "B, small", "task": "B-v1"}),
+        reference(**alike | {"method": "C", "protocol": "last returns"}),
+    ]
+    text = aggregate.markdown(finished.read(folder), rows)
+    shared = "A; B, small: training return (https://example.org). C: last returns (https:"
+    assert f"\n\n{shared}//example.org).\n" in text
+
+
 def test_names_of_studies_differ(folder, tmp_path, capsys):
     """Guards a section from being that of another study."""
     other = tmp_path / "elsewhere" / folder.name

@@ -116,7 +116,7 @@ class Agent:
         return path
 
     def act(self, observation: Any, reward: float = 0.0, done: bool = False) -> Any:
-        """Returns the best action; the agent keeps its recurrent state within the episode.
+        """Returns an action, chosen as in evaluation; keeps the recurrent state within the episode.
 
         Args:
           observation: of one environment, as in training: wrapped by

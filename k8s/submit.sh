@@ -291,11 +291,14 @@ for kind in jobset job; do # (A cluster without JobSet knows only the second.)
       "${in_namespace[*]} delete $kind $selector" \
       "(it saves; the same command then resumes it), or choose another --namespace."
 done
-if ! "${in_namespace[@]}" apply --filename="$overlay/manifests.yaml"; then
+apply=("${in_namespace[@]}" apply --filename="$overlay/manifests.yaml")
+# First the cluster checks all objects: otherwise those beside a refused one would start.
+"${apply[@]}" --dry-run=server > /dev/null ||
   fail "not applied; kubectl says why. No JobSet in this cluster: install it (see" \
     "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create" \
-    "namespace $namespace. A field of the volume is immutable: use another --namespace."
-fi
+    "namespace $namespace. A field of the volume is immutable: give the same --storage," \
+    "--storage_class and --with=tensorboard or --learners as the first time."
+"${apply[@]}"
 cat << END
 Watch it:   ${in_namespace[*]} get pods --watch
 Its log:    ${in_namespace[*]} logs --follow --selector=app.kubernetes.io/component=learner

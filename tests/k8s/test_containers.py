@@ -110,21 +110,6 @@ def test_several_learners_find_each_other_by_the_names_of_their_pods(tmp_path):
         assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--learners=2",), "2 learners exchange gradients .*, add --insecure"),
-        (("--learners=2", "--insecure", "--engine=plain"), "--learners=2 needs --engine=jobset"),
-        (("--tensorboard_port=7",), "--tensorboard_port=7 is for ./run_local.sh alone"),
-    ],
-)
-def test_mistakes(options, says):
-    done = script("submit.sh", *IMAGES, *options, "--dry_run", "gym", "vtrace", "8")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ") and re.search(says, line)
-
-
 def test_several_learners_where_flags_cannot_be_checked(python_without_packages):
     options = (*IMAGES, "--learners=2", "--dry_run", "gym", "vtrace", "8")
     done = script("submit.sh", *options, PYTHON=python_without_packages)
@@ -209,24 +194,27 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("options", "says"),
     [
-        (("atari", "vtrace", "8", "--flagfile=none"), "--flagfile=none: No such file"),
-        (("atari", "vtrace", "8", "--learning_rat=1"), "Unknown command line flag 'learning_rat'"),
-        (("atari", "vtrace", "8", "--logdir=/runs"), "--run=NAME"),
-        (("--gpus=one", "atari", "vtrace", "8"), "--gpus=one: write it like --gpus=2"),
-        (("--memory=64GB", "atari", "vtrace", "8"), "write it like --memory=32Gi"),
-        (("--memory=08Gi", "atari", "vtrace", "8"), "write it like --memory=32Gi"),
-        (("--selector=l4", "atari", "vtrace", "8"), "--selector=l4: write it like"),
-        (("--tpu=tpu-v6e-slice/4x4", "atari", "vtrace", "8"), "several machines"),
-        (("--tpu=tpu-v6e-slice/2-4", "atari", "vtrace", "8"), "write it like --tpu=tpu-v5"),
-        (("--tpu=tpu-v6e-slice/1x1", "--gpus=1", "atari", "vtrace", "8"), "GPUs or a TPU"),
-        (("--with=gpus", "atari", "vtrace", "8"), "choose from gpu"),
-        (("--engine=plain", "--queue=q", "atari", "vtrace", "8"), "--queue needs"),
+        (("--flagfile=none",), "--flagfile=none: No such file"),
+        (("--learning_rat=1",), "Unknown command line flag 'learning_rat'"),
+        (("--logdir=/runs",), "--run=NAME"),
+        (("--gpus=one",), "--gpus=one: write it like --gpus=2"),
+        (("--memory=64GB",), "write it like --memory=32Gi"),
+        (("--memory=08Gi",), "write it like --memory=32Gi"),
+        (("--selector=l4",), "--selector=l4: write it like"),
+        (("--tpu=tpu-v6e-slice/4x4",), "several machines"),
+        (("--tpu=tpu-v6e-slice/2-4",), "write it like --tpu=tpu-v5"),
+        (("--tpu=tpu-v6e-slice/1x1", "--gpus=1"), "GPUs or a TPU"),
+        (("--with=gpus",), "choose from gpu"),
+        (("--engine=plain", "--queue=q"), "--queue needs"),
+        (("--learners=2", "--insecure", "--engine=plain"), "--learners=2 needs --engine=jobset"),
+        (("--learners=2",), "2 learners exchange gradients at ports of"),
+        (("--tensorboard_port=7",), "--tensorboard_port=7 is for ./run_local.sh alone"),
     ],
 )
-def test_submit_refuses_what_makes_no_sense(arguments, says):
-    done = script("submit.sh", *IMAGES, "--dry_run", *arguments)
+def test_submit_refuses_what_makes_no_sense(options, says):
+    done = script("submit.sh", *IMAGES, *options, "--dry_run", "atari", "vtrace", "8")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and says in line
@@ -378,3 +366,24 @@ def test_a_namespace_that_holds_a_run(tmp_path):
     assert "namespace seed-rl holds a run already: job.batch/actors, job.batch/learner" in line
     assert "(--run=pong)" in line and "delete job --selector=" in line
     assert "apply" not in log.read_text()
+
+
+def test_a_refused_object_stops_all(tmp_path):
+    """Guards against a learner that starts, though the script says that nothing was applied."""
+    log = tmp_path / "log"
+    stand_in(
+        tmp_path / "kubectl",
+        f"""
+        echo "$*" >> {log}
+        case "$*" in
+          kustomize*) exec {kubectl()} "$@" ;;
+          *dry-run=server*) echo 'The PersistentVolumeClaim "runs" is invalid' >&2; exit 1 ;;
+        esac
+        """,
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = script("submit.sh", *IMAGES, "atari", "vtrace", "8", PATH=path)
+    assert done.returncode == 2
+    assert "--storage_class and --with=tensorboard" in done.stderr
+    (applied,) = [line for line in log.read_text().splitlines() if " apply " in line]
+    assert "--dry-run=server" in applied

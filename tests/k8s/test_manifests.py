@@ -252,27 +252,11 @@ def test_only_actors_are_on_spot_nodes():
     assert "spot" not in str(learner).lower()
 
 
-@pytest.mark.parametrize("engine", ["jobset", "plain"])
-def test_the_number_of_actors_is_written_once(engine):
+@pytest.mark.parametrize("case", CASES)
+def test_the_number_of_actors_is_written_once(case):
     """ACTORS, which submit.sh writes into run.env alone, is the number of pods."""
-    images = ("--learner_image=learner", "--actor_image=actor")
-    options = (*images, f"--engine={engine}", "--dry_run")
-    done = script("submit.sh", *options, "gym", "vtrace", "300")
-    assert done.returncode == 0, done.stderr
-    for document in documents(done.stdout):
-        if document["kind"] == "JobSet":
-            (spec,) = [
-                job["template"]["spec"]
-                for job in document["spec"]["replicatedJobs"]
-                if job["name"] == "actors"
-            ]
-        elif (document["kind"], document["metadata"]["name"]) == ("Job", "actors"):
-            spec = document["spec"]
-        else:
-            continue
-        assert (spec["completions"], spec["parallelism"]) == (300, 300)
-        return
-    raise AssertionError("no actors")
+    spec = jobs(case)["actors"]
+    assert (spec["completions"], spec["parallelism"]) == (8, 8)
 
 
 @pytest.mark.parametrize(

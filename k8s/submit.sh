@@ -30,7 +30,7 @@
 #                        JobSet, and a volume that several nodes can mount
 #   --dry_run            prints the manifests and does nothing
 #
-# For more, copy k8s/overlays/jobset or gpu and change it (docs/deployment/kubernetes.md).
+# For more, copy k8s/overlays/jobset and change it (docs/deployment/kubernetes.md).
 set -euo pipefail
 
 # shellcheck source=docker/lib.sh

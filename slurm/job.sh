@@ -5,8 +5,7 @@
 #
 # with SEED_RL_ROLE and the other variables of `python -m seed_rl.cluster`, which it runs, and
 #
-#   ROOT      the checkout
-#   PYTHON    its Python
+#   PYTHON    a Python with SEED RL
 #   LOGDIR    the run's directory
 #   RUN       its name in the names of jobs
 #   LEARNER   actors: the learner's job
@@ -51,21 +50,19 @@ program() {
     step=("$PYTHON" -m seed_rl.cluster.together "$NODES" "${step[@]}" --nodes=1 --relative='{}'
       --open-mode=append --output="$LOGDIR/slurm/learner-{}.log" --)
   fi
-  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "${step[@]}" "${mark[@]}" \
-    "$PYTHON" -m seed_rl.cluster "$@" "--stopped_exit_code=$stopped"
+  "${step[@]}" "${mark[@]}" "$PYTHON" -m seed_rl.cluster "$@" "--stopped_exit_code=$stopped"
 }
 
 # Keeps a proxy in front of the learner, on this node, until the job ends. It publishes its address.
 proxy() {
   local directory
-  directory="$(mktemp --directory)"
+  directory="$(mktemp --directory /tmp/seed_rl.XXXXXX)" # Paths of sockets are short.
   trap 'kill "$proxy_pid" 2> /dev/null; rm -rf "'"$directory"'"' EXIT
   export SEED_RL_PROXY="$directory/learner.sock"
   (
     trap 'kill $! 2> /dev/null; exit' TERM
     while :; do
-      SEED_RL_ROLE=proxy TMPDIR="$directory" PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
-        "$PYTHON" -m seed_rl.cluster "$@" &
+      SEED_RL_ROLE=proxy TMPDIR="$directory" "$PYTHON" -m seed_rl.cluster "$@" &
       wait $!
       say "the proxy has ended; starting it again"
       sleep 2
@@ -101,8 +98,7 @@ cancel_actors() {
 learner() {
   local code frames tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
-    if ! PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
-      "$PYTHON" -m seed_rl.launch.proxy "$SEED_RL_SECRETS"; then
+    if ! "$PYTHON" -m seed_rl.launch.proxy "$SEED_RL_SECRETS"; then
       cancel_actors # No proxy can run on this node, so none of them would reach the learner.
       exit 2
     fi
@@ -150,11 +146,6 @@ learner_queued() {
   return 1
 }
 
-# Failures in a row and the pause before the next start; fails if the actor is given up.
-decide() {  # FAILURES_BEFORE, SECONDS_THAT_IT_RAN
-  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "$PYTHON" -m seed_rl.launch.restarts "$@"
-}
-
 actor() {
   local code started decision pause_s failures=0
   while :; do
@@ -173,7 +164,7 @@ actor() {
       "$stopped") requeue "stopped before the learner" ;;
       4) ;; # No learner: it may be back elsewhere.
       *)
-        decision="$(decide "$failures" "$((SECONDS - started))")" || {
+        decision="$("$PYTHON" -m seed_rl.launch.restarts "$failures" "$((SECONDS - started))")" || {
           say "error: the actor has failed $((failures + 1)) times in a row; see above"
           exit "$code"
         }

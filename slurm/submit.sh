@@ -27,7 +27,7 @@
 # gets --cpus-per-task=4 --mem=8G (or --mem-per-cpu, --mem-per-gpu), an actor --cpus-per-task=1
 # --mem=2G, and each --signal=TERM@30: so many seconds (to a minute more) before its time limit it
 # saves and goes back into the queue.
-# The same command resumes a run. PYTHON is the Python of the jobs (default: the checkout's .venv).
+# The same command resumes a run. PYTHON is the Python of the jobs, with SEED RL (default: .venv).
 #
 # Exit codes: 0: submitted; 1: Slurm refused; 2: something to fix, which the message says.
 set -euo pipefail
@@ -47,7 +47,7 @@ while [[ $# -gt 0 && "$1" == -* ]]; do
     -h | --help) usage; exit 0 ;;
     --dry_run | --dry-run) dry_run=1 ;;
     --evaluators=*) evaluators="${1#*=}" ;;
-    --secrets=*) secrets="$(realpath -m -- "${1#*=}")" ;;
+    --secrets=*) secrets="${1#*=}" secrets="$(realpath -m -- "${secrets/#\~\//$HOME/}")" ;;
     --learner-*) learner_options+=("--${1#--learner-}") last="$1" ;;
     --actor-*) actor_options+=("--${1#--actor-}") last="$1" ;;
     --array=* | --dependency=* | --job-name=* | --output=* | --error=* | --wrap=* | --parsable)
@@ -74,8 +74,7 @@ extra="$1"
 # The program checks its flags, and names the run's directory.
 check() {
   env -u SEED_RL_ADDRESS_FILE -u SEED_RL_BIND -u SEED_RL_PROXY -u SEED_RL_START \
-    PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_ROLE=learner \
-    SEED_RL_INDEX=0 SEED_RL_ADDRESS='localhost:{}1' \
+    SEED_RL_ROLE=learner SEED_RL_INDEX=0 SEED_RL_ADDRESS='localhost:{}1' \
     SEED_RL_SECRETS="$secrets" SEED_RL_EVALUATORS="$evaluators" \
     "$python" -m seed_rl.cluster "$@" --only_check_args
 }
@@ -109,7 +108,7 @@ several=()
 if ((learners > 1)); then
   [[ ! -e "$secrets/proxy.pem" ]] ||
     fail "several learners run without a proxy: remove $secrets/proxy.pem, or name another --secrets"
-  for option in ${learner_options[@]+"${learner_options[@]}"}; do
+  for option in "${learner_options[@]}"; do
     [[ "$option" != --nodes* && "$option" != --ntasks* ]] ||
       fail "${option%%=*} cannot be set with --learners=$learners: each learner has a node of its own"
   done
@@ -196,24 +195,22 @@ fi
 sets_memory() {  # OPTION ...
   [[ -n "${SBATCH_MEM_PER_NODE:-}${SBATCH_MEM_PER_CPU:-}${SBATCH_MEM_PER_GPU:-}" || " $*" =~ \ --mem(-per-cpu|-per-gpu)?[=\ ] ]]
 }
-sets_memory ${learner_options[@]+"${learner_options[@]}"} || learner_options+=(--mem=8G)
-sets_memory ${actor_options[@]+"${actor_options[@]}"} || actor_options+=(--mem=2G)
+sets_memory "${learner_options[@]}" || learner_options+=(--mem=8G)
+sets_memory "${actor_options[@]}" || actor_options+=(--mem=2G)
 
 settings=("RUN=$name" "SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
-  "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
+  "SEED_RL_EVALUATORS=$evaluators" "PYTHON=$python" "LOGDIR=$logdir")
 ((learners == 1)) || settings+=("NODES=$learners")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
-  --cpus-per-task=4 ${several[@]+"${several[@]}"} \
-  ${learner_options[@]+"${learner_options[@]}"} \
+  --cpus-per-task=4 "${several[@]}" "${learner_options[@]}" \
   "$root/slurm/job.sh" "${settings[@]}" SEED_RL_ROLE=learner -- "${arguments[@]}")"
 if [[ -n "$dry_run" ]]; then learner=LEARNER_JOB; else echo "$learner" > "$folder/learner_job"; fi
 
 # Sends an array of actors or evaluators.
 send_array() {  # ROLE NUMBER
   send sbatch --parsable --job-name="$name-$1-of-$learner" --output="$folder/$1-%a.log" \
-    --array="0-$(($2 - 1))" --dependency="after:$learner" \
-    ${actor_options[@]+"${actor_options[@]}"} \
+    --array="0-$(($2 - 1))" --dependency="after:$learner" "${actor_options[@]}" \
     "$root/slurm/job.sh" "${settings[@]}" "SEED_RL_ROLE=$1" "LEARNER=$learner" -- "${arguments[@]}"
 }
 others=()

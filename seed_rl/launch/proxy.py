@@ -9,6 +9,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 from seed_rl.common.errors import UserError, exits
@@ -86,7 +87,14 @@ def check(secrets: pathlib.Path) -> str:
 @exits
 def main() -> int:
     """See above."""
-    check(pathlib.Path(sys.argv[1]))
+    secrets = pathlib.Path(sys.argv[1])
+    check(secrets)
+    nowhere = pathlib.Path("/tmp")  # HAProxy's -c only reads: it listens at no address.
+    proxy = Proxy(":1", nowhere / "learner", secrets, nowhere)
+    command = [*proxy.command(), "-c"]
+    variables = {**os.environ, **proxy.environment()}
+    if subprocess.run(command, env=variables, stdout=subprocess.DEVNULL).returncode:
+        raise UserError(f"HAProxy cannot use the files in {secrets}; it says why above.")
     return 0
 
 

@@ -147,7 +147,7 @@ def test_the_queue_names_the_run_which_is_not_submitted_twice(cluster, tmp_path)
 
 
 @pytest.mark.nightly
-def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, repository):
+def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path):
     """The whole life of a run: the time limit of all jobs, then the end of the learner's node and
     of an actor's. The jobs that are left find the learner again.
     """
@@ -184,7 +184,7 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
         *("sbatch", "--parsable", f"--output={tmp_path}/stranger.log"),
         *("slurm/job.sh", "SEED_RL_ROLE=actor", "SEED_RL_INDEX=0"),
         *(f"SEED_RL_ADDRESS_FILE={logdir}/slurm/address", f"SEED_RL_SECRETS={tmp_path}"),
-        *(f"ROOT={repository}", f"PYTHON={sys.executable}", f"LOGDIR={logdir}"),
+        *(f"PYTHON={sys.executable}", f"LOGDIR={logdir}"),
         *(f"LEARNER={learner}", "--", *TASK),
     )
     wait_until(lambda: cluster.job(stranger)["JobState"] == "FAILED")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -130,7 +131,7 @@ def test_secrets_that_others_can_read(submit, tmp_path):
     assert done.returncode == 2
     assert done.stderr == f"error: others can read {secrets}: chmod 700 {secrets}\n"
     secrets.chmod(0o700)
-    done = submit("--dry_run", f"--secrets={secrets}", *TASK)
+    done = submit("--dry_run", "--secrets=~/secrets", *TASK, HOME=str(tmp_path))
     assert done.returncode == 0 and f"SEED_RL_SECRETS={secrets}" in done.stdout
 
 
@@ -216,7 +217,7 @@ def learner_job(repository, tmp_path):
         for name, body in {"srun": srun, "scancel": ":", "sleep": ":", "python": python}.items():
             helpers.stand_in(tools / name, body)
         settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
-        settings |= {"ROOT": repository, "PYTHON": tools / "python", "LOGDIR": tmp_path}
+        settings |= {"PYTHON": tools / "python", "LOGDIR": tmp_path}
         environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}
         command = [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items())]
         return helpers.run(*command, "--", *TASK, code=code, env=environment)
@@ -230,6 +231,15 @@ def test_variables_of_the_users_shell_do_not_reach_the_job(learner_job):
     done = learner_job(":", 'printf "%s\\n" "$@"; env', 0, NODES="4", **others)
     assert "seed_rl.cluster" in done.stdout.split() and "--insecure" in done.stdout.split()
     assert not [name for name in others if f"{name}=" in done.stdout]
+
+
+def test_the_package_is_that_of_the_python(submit, learner_job, tmp_path):
+    """Guards a wheel from the sources of a checkout in which no libraries were built."""
+    program = f'echo "$PYTHONPATH" > {tmp_path}/path; exec {sys.executable} "$@"'
+    python = helpers.stand_in(tmp_path / "python", program)
+    assert submit("--dry_run", *TASK, PYTHON=str(python), PYTHONPATH="here").returncode == 0
+    assert (tmp_path / "path").read_text() == "here\n"
+    assert "PYTHONPATH=here\n" in learner_job(":", "env", 0, PYTHONPATH="here").stdout
 
 
 def test_only_a_learner_that_did_not_run_is_tried_again(learner_job):
@@ -251,6 +261,26 @@ def test_a_node_without_haproxy(learner_job, tmp_path):
     assert done.stderr.startswith(
         "error: HAProxy, which authenticates actors on other machines, is"
     )
+
+
+def test_certificates_that_the_proxy_cannot_use(learner_job, tmp_path):
+    """Guards a GPU likewise: the proxy would be started again for ever."""
+    for name in ("proxy.pem", "ca.pem"):
+        (tmp_path / name).write_text("no certificate")
+    done = learner_job(f'exec {sys.executable} "$@"', "echo the learner runs", 2)
+    assert done.stdout == "" and "[ALERT]" in done.stderr
+    (line,) = helpers.errors(done.stderr)
+    assert line == f"error: HAProxy cannot use the files in {tmp_path}; it says why above."
+
+
+def test_the_proxys_sockets_have_short_paths(learner_job, tmp_path):
+    """Guards sites whose TMPDIR is long: Linux allows a socket's path 107 characters."""
+    folder = tmp_path / ("x" * 80)
+    folder.mkdir()
+    (tmp_path / "proxy.pem").touch()
+    done = learner_job(":", "env", 0, TMPDIR=str(folder))
+    (path,) = re.findall("SEED_RL_PROXY=(.*)", done.stdout)
+    assert len(path) < 40 and not pathlib.Path(path).parent.exists()
 
 
 WITHOUT_HAPROXY = """

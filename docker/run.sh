@@ -51,8 +51,7 @@ show_folder() {
 
 logdir="" secrets=secrets
 fresh=false exposed=false
-set -- "${@/#--logdir=\~\//--logdir=$HOME/}" # The container has another home.
-set -- "${@/#--secrets=\~\//--secrets=$HOME/}"
+set -- "${@/=\~\//=$HOME/}" # The container has another home.
 for argument in "$@"; do
   case "$argument" in
     --logdir=*://* | --job-dir=*://*) logdir=remote ;;

@@ -6,6 +6,7 @@ An orchestrator (Docker, Kubernetes, Slurm, ...) starts, restarts and stops the 
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import re
 import sys
@@ -244,7 +245,7 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
         return options, None
     if not logdirs[-1]:
         raise UserError("--logdir needs a value: --logdir=DIR")
-    return options, logdirs[-1]
+    return options, os.path.expanduser(logdirs[-1])
 
 
 def stopped_code(arguments: Sequence[str]) -> int:

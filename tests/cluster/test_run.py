@@ -193,6 +193,12 @@ def test_tensorboard():
         describe().tensorboard_command()
 
 
+def test_a_logdir_in_the_home_folder(monkeypatch):
+    """Shells leave `~` in a flag alone; ./run_local.sh expands it, too."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert describe("--logdir=~/pong").logdir == "/home/me/pong"
+
+
 @pytest.mark.parametrize(
     ("flag", "message"),
     [

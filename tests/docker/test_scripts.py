@@ -167,14 +167,17 @@ def test_starting_over_may_move_the_old_run_aside(docker):
     assert values(run, "--volume") == [f"{docker.work}/runs:{docker.work}/runs"]
 
 
-def test_a_logdir_in_the_home_folder(docker):
-    """Is the caller's home, not the container's."""
+@pytest.mark.parametrize("flag", ["--logdir", "--job-dir"])
+def test_files_in_the_home_folder(docker, flag):
+    """Are in the caller's home, not the container's."""
     docker.has_images()
     home = {"HOME": str(docker.folder), "SEED_RL_GPU": "false"}
-    docker.call("docker/run.sh", *RUN, "--logdir=~/pong", **home)
+    (docker.folder / "a.flags").touch()
+    docker.call("docker/run.sh", *RUN, "--flagfile=~/a.flags", f"{flag}=~/pong", **home)
     (run,) = docker.calls("run")
-    assert run[-1] == f"--logdir={docker.folder}/pong"
-    assert values(run, "--volume") == [f"{docker.folder}/pong:{docker.folder}/pong"]
+    paths = [f"{docker.folder}/{name}" for name in ("a.flags", "pong")]
+    assert run[-2:] == [f"--flagfile={paths[0]}", f"{flag}={paths[1]}"]
+    assert values(run, "--volume") == [f"{path}:{path}" for path in paths]
 
 
 @pytest.mark.parametrize("flags", [["--expose"], ["--expose=86", "--secrets=~/other"]])

@@ -21,13 +21,14 @@ python="$root/.venv/bin/python"
 if "$docker" && ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
   exec "$root/docker/run.sh" "$@" # This machine's Python cannot even check them.
 fi
-extras="${1:-}"
-if command -v "$python" > /dev/null; then
-  case " $* " in
-    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments "$@" ;;
-  esac
-  extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.arguments "$@")"
+if ! command -v "$python" > /dev/null; then
+  "$root/scripts/setup.sh" # Installs one.
+  python="$root/.venv/bin/python"
 fi
+case " $* " in
+  *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments "$@" ;;
+esac
+extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.arguments "$@")"
 if "$docker"; then
   exec "$root/docker/run.sh" "$@"
 fi

@@ -118,6 +118,9 @@ missing_system_packages() {
 install_system_packages() {
   local packages=("$@") as_root=()
   local command="apt-get install --yes --no-install-recommends ${packages[*]}"
+  command -v apt-get > /dev/null ||
+    fail "system packages are missing (Debian names): ${packages[*]}" \
+      "Install them, or a wheel: docs/installation.md"
   if [[ "$(id -u)" != 0 ]]; then
     as_root=(sudo -n)
     sudo -n true 2> /dev/null || fail "system packages are missing. Install them, then try again:
@@ -125,8 +128,6 @@ install_system_packages() {
     sudo ${command}
 "
   fi
-  command -v apt-get > /dev/null ||
-    fail "system packages are missing (Debian names): ${packages[*]}"
   # Container images may have no package lists, or old ones.
   "${as_root[@]}" apt-get -qq update || say "apt-get update failed; trying the existing lists"
   reporting "installing system packages: ${packages[*]}" "${as_root[@]}" \

@@ -256,6 +256,26 @@ def test_the_script(repository, arguments, code):
 
 
 @pytest.mark.parametrize(
+    ("line", "extra"), [("my.py 1", ""), ("external vtrace 1", ""), ("atari vtrace 1", "atari")]
+)
+def test_the_script_on_a_machine_without_python(repository, tmp_path, line, extra):
+    """The set-up installs one; only then is it known what the game needs."""
+    (tmp_path / "run_local.sh").write_text((repository / "run_local.sh").read_text())
+    (tmp_path / "seed_rl").symlink_to(repository / "seed_rl")
+    (tmp_path / "my.py").touch()
+    for folder in ("scripts", "made"):
+        (tmp_path / folder).mkdir()
+    starts = f'[ "$2" = seed_rl.launch.local ] && echo "starts" || exec {sys.executable} "$@"'
+    stand_in(tmp_path / "made/python", starts)
+    links = f"mkdir -p {tmp_path}/.venv; ln -sfn {tmp_path}/made {tmp_path}/.venv/bin"
+    stand_in(tmp_path / "scripts/setup.sh", f'echo "extra=$1"; {links}')
+    variables = {"PYTHON": "/nowhere/python"}
+    command = ("bash", tmp_path / "run_local.sh", *line.split())
+    done = run(*command, code=0, variables=variables, cwd=tmp_path)
+    assert done.stdout == f"extra=\nextra={extra}\nstarts\n"
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "gym r2d2 --learners=2 --insecure --help",

@@ -135,19 +135,27 @@ def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
     assert re.fullmatch(rf"{still} \(0 min [1-9] s\)", rest[0])
 
 
-def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
-    """Without root or sudo nothing is touched: the apt command is shown and the script stops."""
+@pytest.mark.parametrize("has_apt", [True, False])
+def test_setup_without_rights_prints_the_command(tree, tmp_path_factory, has_apt):
+    """Without root or sudo nothing is touched: the apt command is shown and the script stops.
+
+    Where there is no apt, it names the packages.
+    """
     tools = tmp_path_factory.mktemp("tools")
     needed = "bash dirname readlink env cat tr grep sed head paste mkdir flock"
     for tool in needed.split():
         (tools / tool).symlink_to(str(shutil.which(tool)))
     (tools / "python3").symlink_to(sys.executable)
     stand_in(tools / "id", "echo 1000")
+    if has_apt:
+        stand_in(tools / "apt-get", "exit 1")
     result = run(
         tree / "scripts" / "setup.sh", "atari", code=1, env={"PATH": str(tools), "HOME": str(tree)}
     )
-    command = "sudo apt-get install --yes --no-install-recommends"
-    assert f"{command} g++ pkg-config libgrpc++-dev libzstd-dev" in result.stderr
+    packages = "g++ pkg-config libgrpc++-dev libzstd-dev"
+    command = f"sudo apt-get install --yes --no-install-recommends {packages}"
+    assert packages in result.stderr and (command in result.stderr) == has_apt
+    assert has_apt or "a wheel: docs/installation.md" in result.stderr
     assert not (tree / ".venv").exists()
 
 

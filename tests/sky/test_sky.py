@@ -98,6 +98,24 @@ def test_skypilot_finds_a_typo_and_asks_for_the_bucket(parse):
     assert "'BUCKET' is None" in no_bucket["error"]
 
 
+@pytest.mark.parametrize(
+    ("game", "agent", "extra"),
+    [("gym", "vtrace", "gym"), ("atari", "r2d2", "atari"), ("my.py", "", "")],
+)
+def test_the_setup_installs_what_the_game_needs(tmp_path, game, agent, extra):
+    """For GAME as ./run_local.sh has it: a program of the user's is no extra."""
+    (tmp_path / "scripts").mkdir()
+    stand_in(tmp_path / "scripts/setup.sh", 'echo "extra=$1"')
+    (tmp_path / "seed_rl").symlink_to(REPOSITORY / "seed_rl")
+    (tmp_path / "my.py").touch()
+    variables = {"GAME": game, "AGENT": agent}
+    done = run("bash", "-c", TASK["setup"], code=0, variables=variables, cwd=tmp_path)
+    assert done.stdout == f"extra={extra}\n"
+    wrong = {"GAME": game, "AGENT": "wrong"}
+    done = run("bash", "-c", TASK["setup"], variables=wrong, cwd=tmp_path)
+    assert game == "my.py" or (done.returncode, done.stdout) == (2, "")
+
+
 class Cluster:
     """Nodes on this machine, as SkyPilot starts them."""
 

@@ -25,46 +25,32 @@ def free_port(host: str = "localhost", apart: int = 0) -> int:
       OSError: the host has no address on this machine, or no free port was found.
     """
     for port in random.SystemRandom().sample(_PORTS, _ATTEMPTS):  # Seeds may be equal elsewhere.
-        with contextlib.suppress(_InUse):
-            _bind_everywhere(host, port + apart)
-            return _bind_everywhere(host, port)
+        if is_free(port + apart, host) and is_free(port, host):
+            return port
     raise OSError(f"{_ATTEMPTS} ports of {host} are in use.")
 
 
-def is_free(port: int) -> bool:
-    """Whether a program may listen at a port, on every address of localhost.
+def is_free(port: int, host: str = "localhost") -> bool:
+    """Whether a program may listen at a port, on every address of the host.
 
     Raises:
-      OSError: this user may not use the port.
+      OSError: this user may not use the port, or the host has no address on this machine.
     """
-    try:
-        _bind_everywhere("localhost", port)
-    except _InUse:
-        return False
-    return True
-
-
-class _InUse(OSError):
-    """The port is in use on an address."""
-
-
-def _bind_everywhere(host: str, port: int) -> int:
     bound, missing = False, None
     with contextlib.ExitStack() as stack:
         for family, kind, protocol, _, place in socket.getaddrinfo(
-            host, 0, type=socket.SOCK_STREAM
+            host, port, type=socket.SOCK_STREAM
         ):
             try:
                 listener = stack.enter_context(socket.socket(family, kind, protocol))
                 # Closed connections of an earlier program do not count.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((place[0], port, *place[2:]))
+                listener.bind(place)
+                bound = True
             except OSError as error:
-                if port and error.errno == errno.EADDRINUSE:
-                    raise _InUse(*error.args) from error
+                if error.errno == errno.EADDRINUSE:
+                    return False
                 missing = error  # "localhost" may include ::1 even on a machine without IPv6.
-                continue
-            port, bound = listener.getsockname()[1], True
     if not bound and missing is not None:
         raise missing
-    return port
+    return True

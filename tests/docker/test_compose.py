@@ -9,12 +9,15 @@ import re
 import pytest
 import yaml
 
+from tests import helpers
+
 compose_spec = pytest.importorskip("compose_spec", reason="scripts/setup.sh dev installs it")
 
 
 def document(path: pathlib.Path) -> dict:
     """The file with its variables' defaults, as without any setting."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", path.read_text())
+    text = re.sub(r"\$\{\w+:\+[^}]*\}", "", text)
     assert "${" not in text
     # The model does not know that a number of restarts may follow.
     return yaml.safe_load(re.sub(r"(restart: on-failure):\d+", r"\1", text))
@@ -69,8 +72,13 @@ def test_nothing_is_restarted_for_ever(repository):
     assert set(policies) == {"on-failure:10"}
 
 
-def test_the_default_tag_is_this_version(repository):
+@pytest.mark.parametrize("registry", ["", "host/path"])
+def test_the_images_are_those_that_are_pushed(repository, registry):
+    """A shell reads Compose's variables alike."""
     text = (repository / "docker" / "compose.yaml").read_text()
-    version = re.search(r'__version__ = "(.*)"', (repository / "seed_rl/__init__.py").read_text())
-    assert version
-    assert set(re.findall(r"SEED_RL_TAG:-([^}]*)\}", text)) == {version.group(1)}
+    learner, actor = re.findall(r"image: .*?(\$\S+)", text)
+    script = f"source docker/lib.sh; echo {learner} {actor}; learner_image atari; actor_image atari"
+    settings = {"SEED_RL_REGISTRY": registry}
+    done = helpers.run("bash", "-c", script, code=0, variables=settings, cwd=repository)
+    names, pushed = done.stdout.split()[:2], done.stdout.split()[2:]
+    assert names == pushed and names[0].startswith(registry)

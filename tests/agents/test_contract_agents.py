@@ -6,9 +6,7 @@ import tensorflow as tf
 from gymnasium.spaces import Box
 
 from seed_rl.agents.r2d2 import networks as r2d2_networks
-from seed_rl.agents.r2d2.learner import compute_loss_and_priorities
 from seed_rl.agents.sac import networks as sac_networks
-from seed_rl.agents.vtrace import learner as vtrace_learner
 from seed_rl.agents.vtrace import networks as vtrace_networks
 from seed_rl.atari import networks as atari_networks
 from seed_rl.common import utils
@@ -43,8 +41,8 @@ NETWORKS = {
 }
 
 
-def observations(shape, leading, seed=0):
-    rng = np.random.default_rng(seed)
+def observations(shape, leading):
+    rng = np.random.default_rng(0)
     if len(shape) == 3:
         return tf.constant(rng.integers(0, 256, (*leading, *shape)).astype(np.uint8))
     return tf.constant(rng.normal(size=(*leading, *shape)), tf.float32)
@@ -88,41 +86,8 @@ def test_state_by_the_name_and_form_of_existing_programs():
         assert network.initial_state(2) == network(actions, outputs, ())[1] == ()
 
 
-def recorded(network, shape, leading):
-    """(agent state, previous actions, env outputs, agent outputs) of an unroll."""
-    outputs, actions = env_outputs(shape, leading), tf.zeros(leading, tf.int32)
-    state = network.initial_state(leading[1])
-    return state, actions, outputs, call_network(network, actions, outputs, state, True)[0]
-
-
-def test_vtrace_loss_takes_a_plain_tuple():
-    network = NETWORKS["MLPandLSTM"][0]()
-    unroll = recorded(network, VECTOR, (5, 2))
-    logger = utils.ProgressLogger()
-    named = (*unroll[:2], utils.EnvOutput(*unroll[2]), unroll[3])
-    losses = [
-        vtrace_learner.compute_loss(logger, DISTRIBUTION, network, *batch)[0]
-        for batch in (named, unroll)
-    ]
-    assert np.isfinite(losses[0])
-    np.testing.assert_array_equal(*losses)
-
-
-def test_r2d2_loss_takes_a_plain_tuple():
-    network = NETWORKS["DuelingLSTM"][0]()
-    unroll = recorded(network, VECTOR, (9, 2))
-    named = (*unroll[:2], utils.EnvOutput(*unroll[2]), unroll[3])
-    results = [
-        compute_loss_and_priorities(network, network, *batch, gamma=0.9, burn_in=2)
-        for batch in (named, unroll)
-    ]
-    for of_named, of_plain in zip(*results, strict=True):
-        assert np.isfinite(of_named).all()
-        np.testing.assert_array_equal(of_named, of_plain)
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (4, 3), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize("stack_size", [2, 3, 4])
+@pytest.mark.parametrize("shape", [(), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("stack_size", [2, 4])
 def test_stack_frames(shape, stack_size):
     """Guards any inner shape, newest first, black before a done, and the state between unrolls of
     any length, which is one int32 per pixel.

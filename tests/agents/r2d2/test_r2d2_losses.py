@@ -45,10 +45,10 @@ def bellman_target(rewards, done, abandoned, q_target, gamma, n_steps):
     return targets
 
 
-def random_episodes(rng, steps, batch, p_done=0.2, p_abandoned=0.4):
+def random_episodes(rng, steps, batch):
     """rewards, done and abandoned as environments report them."""
-    done = rng.random([steps, batch]) < p_done
-    abandoned = done & (rng.random([steps, batch]) < p_abandoned)
+    done = rng.random([steps, batch]) < 0.2
+    abandoned = done & (rng.random([steps, batch]) < 0.4)
     rewards = np.where(abandoned, 0.0, rng.normal(size=[steps, batch])).astype(np.float32)
     return rewards, done, abandoned
 
@@ -333,14 +333,16 @@ def test_epsilon_greedy_frequencies(allowed):
 
 
 def test_losses_as_existing_programs_call_them():
-    """Guards the names, signatures and defaults that programs for the original code use."""
+    """Guards the names, signatures and defaults that programs for the original code use, and env
+    outputs in a plain tuple.
+    """
     rng = np.random.default_rng(1)
     length, batch = 6, 3
     rewards, done, abandoned = random_episodes(rng, length, batch)
     outputs = env_outputs(rewards, done, abandoned)
     training, target, behaviour = (random_outputs(rng, length + 1, batch, 2) for _ in range(3))
     loss, priorities = learner.compute_loss_and_priorities_from_agent_outputs(
-        training, target, outputs, behaviour, gamma=0.9, eta=0.5
+        training, target, tuple(outputs), behaviour, gamma=0.9, eta=0.5
     )
     config = R2D2Config(discounting=0.9)
     values = training.q_values, target.q_values
@@ -352,7 +354,7 @@ def test_losses_as_existing_programs_call_them():
     observed = outputs._replace(observation=observations)
     networks, state = (SumNet(2.0), SumNet(3.0)), tf.zeros([batch])
     loss, priorities = learner.compute_loss_and_priorities(
-        *networks, state, behaviour.action, observed, behaviour, gamma=0.9, burn_in=2
+        *networks, state, behaviour.action, tuple(observed), behaviour, gamma=0.9, burn_in=2
     )
     config = R2D2Config(discounting=0.9, burn_in=2)
     td = losses.replay_errors(

@@ -85,7 +85,9 @@ class Separate(Pair):
 
 
 def test_compute_loss_logs_what_our_loss_returns():
-    """Guards the signature with a logger, and that both forms of an agent give the same loss."""
+    """Guards the signature with a logger, env outputs in a plain tuple, and that both forms of an
+    agent give the same loss.
+    """
     rng = np.random.default_rng(0)
     shape = [6, 3]
     batch = learner.Unroll(
@@ -110,6 +112,7 @@ def test_compute_loss_logs_what_our_loss_returns():
         config, distribution, Separate(), *batch, losses.create_entropy_cost(config)
     )
     logger = utils.ProgressLogger()
+    batch = batch._replace(env_outputs=tuple(batch.env_outputs))
     for agent in (Separate(), Pair()):
         loss, session = learner.compute_loss(logger, distribution, agent, *batch)
         np.testing.assert_allclose(loss, expected, rtol=1e-6)

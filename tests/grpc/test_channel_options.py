@@ -59,24 +59,6 @@ def test_who_can_reach_an_address(address: str, public: bool) -> None:
     assert addresses.is_public(address) == public
 
 
-@pytest.mark.parametrize(
-    ("options", "refused"),
-    [
-        (ServerOptions(), True),
-        (ServerOptions(insecure=True), False),
-        (ServerOptions(token="s3cret"), False),
-        (ServerOptions(tls_certificate="c", tls_key="k"), False),
-    ],
-)
-def test_other_machines_are_not_let_in_by_mistake(options: ServerOptions, refused: bool) -> None:
-    """One message, with what to do."""
-    if refused:
-        with pytest.raises(UserError, match=r"0\.0\.0\.0:1.*a token.*insecure=True"):
-            options.check_exposed("0.0.0.0:1")
-    else:
-        options.check_exposed("0.0.0.0:1")
-
-
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """As in a new process, which has not warned yet."""

@@ -13,24 +13,18 @@ from seed_rl.grpc.numpy_client import Client
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
 
 
-def tf_function(name, *signature):
-    """A tf.function that returns its arguments (one: without a tuple)."""
-
-    def fn(*args):
-        result = tf.nest.map_structure(tf.identity, args)
-        return result[0] if len(result) == 1 else result
-
-    fn.__name__ = name
-    return tf.function(fn, input_signature=signature)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server that echoes any tensor of each type."""
     address = f"unix:{tmp_path_factory.mktemp('codecs')}/s"
     server = ops.Server([address])
     for dtype in wire.DTYPE_NAMES:
-        server.bind(tf_function(f"echo_{dtype}", tf.TensorSpec(None, dtype)))
+
+        def echo(x):
+            return tf.identity(x)
+
+        echo.__name__ = f"echo_{dtype}"
+        server.bind(tf.function(echo, input_signature=[tf.TensorSpec(None, dtype)]))
     server.start()
     yield address
     server.shutdown()

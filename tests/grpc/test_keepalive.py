@@ -4,21 +4,14 @@ import signal
 import subprocess
 import sys
 
-import tensorflow as tf
-
 from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers import PROGRAMS
-from tests.helpers.op_helpers import INTS, serving
+from tests.helpers.op_helpers import add_one, serving
 from tests.helpers.waiting import wait_until
 
 
 def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
     """Otherwise half-open connections would gradually use up max_connections."""
-
-    @tf.function(input_signature=[INTS])
-    def add_one(x):
-        return x + 1
-
     with serving(socket_address, add_one, options=ServerOptions(keepalive_s=1)) as server:
         client = subprocess.Popen(
             [sys.executable, PROGRAMS / "client_program.py", "call_per_line", socket_address],

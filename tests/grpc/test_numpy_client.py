@@ -64,17 +64,24 @@ PAIR = np.float32([1, 2])
 
 
 def test_calls_without_waiting(socket_address):
-    """Calls are started together, and their results taken in another order."""
-    server = serve(socket_address, lambda x: [x * 2])
-    with Client(socket_address) as client:
-        calls = [client.functions["foo"].start(np.int32([i])) for i in range(5)]
-        assert [call.result().tolist() for call in reversed(calls)] == [[8], [6], [4], [2], [0]]
+    """Guards actors that step other environments meanwhile: a call is sent when it is started, and
+    results may be taken in another order.
+    """
+    seen = []
+
+    def script(server, frame):
+        seen.append(int(frame.tensors[0]))
+        return [reply(frame, 10 * seen[-1])]
+
+    with Scripted(socket_address, script), Client(socket_address) as client:
+        calls = [client.functions["foo"].start(i) for i in range(3)]
+        wait_until(lambda: seen == [0, 1, 2])
+        assert [call.result() for call in reversed(calls)] == [20, 10, 0]
         with pytest.raises(CallError, match="INVALID_ARGUMENT"):
-            client.functions["foo"].start(np.float32([1]))
+            client.functions["foo"].start(1.5)
         client.close()
         with pytest.raises(ConnectionLost):
-            client.functions["foo"].start(np.int32([1])).result()
-    server.shutdown()
+            client.functions["foo"].start(1).result()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.errors import UserError
-from seed_rl.common.native import native_library
-from seed_rl.grpc import call_stream, ops, wire
+from seed_rl.grpc import ops, wire
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
@@ -70,20 +68,6 @@ def test_timeout_leaves_the_client_usable(socket_address):
                 return client.foo(2)
 
         assert wait_until(answer) == 20
-
-
-def test_calls_that_are_only_started_are_sent(socket_address):
-    """Guards actors that step other environments meanwhile, and only then wait."""
-    seen = []
-
-    def script(server, frame):
-        seen.append(int(frame.tensors[0]))
-        return [reply(frame, 10 * seen[-1])]
-
-    with Scripted(socket_address, script), Client(socket_address) as client:
-        calls = [client.functions["foo"].start(i) for i in range(3)]
-        wait_until(lambda: seen == [0, 1, 2])
-        assert [call.result() for call in calls] == [0, 10, 20]
 
 
 def test_an_answer_that_is_fetched_late(socket_address):
@@ -211,14 +195,6 @@ def test_python_exits_during_a_native_call(socket_address):
     with waiting_program("leave", socket_address) as program:
         _, errors = program.communicate("leave\n", timeout=PATIENCE_S)
     assert (program.returncode, errors) == (0, "")
-
-
-def test_without_the_native_library(monkeypatch, tmp_path):
-    """The message says how to build it."""
-    call_stream._library.cache_clear()
-    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
-    with pytest.raises(UserError, match=r"libseed_transport\.so of SEED RL is missing"):
-        Client("localhost:1")
 
 
 def test_a_process_that_used_tls_ends_without_freeing_what_grpc_uses(tmp_path):

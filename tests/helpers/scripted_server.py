@@ -14,8 +14,8 @@ INT = TensorSpec("int32", ())
 INTS = TensorSpec("int32", (None,))
 
 
-def serve(address, fn, arguments=(INTS,), outputs=INTS):
-    return grpcio_server.Server(address, fn, "foo", arguments, outputs)
+def serve(address, fn, arguments=(INTS,)):
+    return grpcio_server.Server(address, fn, "foo", arguments, INTS)
 
 
 class Scripted:

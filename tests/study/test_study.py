@@ -16,9 +16,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.run_files import checkpoint_list, progress
-from seed_rl.common.system import processor
+from seed_rl.common.system import nvidia, processor
 from seed_rl.launch import run_lock, stop
-from seed_rl.study import directory, program, spec, trials
+from seed_rl.study import directory, program, runner, spec, trials
 from tests.helpers import PROGRAMS, run_python, stand_in
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -196,15 +196,7 @@ def test_a_grid_runs_each_configuration_once_before_any_again(study):
     assert started == ["0000-seed1", "0001-seed1", "0000-seed2", "0001-seed2"], study.text()
 
 
-@pytest.mark.parametrize(
-    ("flags", "used"),
-    [
-        ({"inference_devices": "cpu:0"}, ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]),
-        ({"training_devices": "/device:GPU:1"}, [None] * 4),
-        ({"flagfile": "its.flags"}, [None] * 4),
-    ],
-)
-def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch, flags, used):
+def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch):
     """Guards eight runs on eight GPUs, all of which would otherwise use the first two."""
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -213,7 +205,7 @@ def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch, flags, used)
     monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     study.spec["configurations"] = 4
-    study.spec["flags"] |= flags
+    study.spec["flags"]["inference_devices"] = "cpu:0"
     process = study.start("--parallel=3", behaviour="run")
 
     def gpu(number):
@@ -224,9 +216,20 @@ def test_several_runs_divide_the_gpus(study, tmp_path, monkeypatch, flags, used)
 
     first = [gpu(number) for number in range(3)]
     stop.stop(study.logdir(0))  # The fourth takes its place.
-    assert [*first, gpu(3)] == used
+    assert [*first, gpu(3)] == ["GPU-a", "GPU-b", "GPU-a", "GPU-a"]
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 0, study.text()
+
+
+def test_gpus_that_a_study_may_name_are_not_divided(monkeypatch):
+    """Guards --training_devices, also in a file of flags: its numbers count all GPUs."""
+    monkeypatch.setattr(nvidia, "visible_gpus", lambda: ["GPU-a", "GPU-b"])
+
+    def shared(**flags):
+        return runner._gpus_to_share(spec.from_json({**SPEC, "flags": flags}), parallel=3)
+
+    assert shared() == ["GPU-a", "GPU-b"]
+    assert shared(training_devices="/device:GPU:1") == shared(flagfile="its.flags") == []
 
 
 def test_failures_are_reported_and_others_continue(study):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 
 
 class Cable:
@@ -59,13 +58,3 @@ class Cable:
         if self._intact.is_set():
             with contextlib.suppress(OSError):
                 sink.shutdown(socket.SHUT_WR)
-
-
-@contextlib.contextmanager
-def cable(port: int) -> Iterator[Cable]:
-    """A `Cable` that leaves no connection behind."""
-    laid = Cable(port)
-    try:
-        yield laid
-    finally:
-        laid.close()

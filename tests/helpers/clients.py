@@ -22,7 +22,7 @@ from seed_rl.common.run_files import progress
 from seed_rl.grpc import wire
 from seed_rl.grpc.errors import StatusCode
 from tests.helpers import run
-from tests.helpers.cables import cable
+from tests.helpers.cables import Cable
 from tests.helpers.proxies import proxied
 from tests.helpers.scripted_server import Scripted
 from tests.helpers.secrets import make_secrets
@@ -143,7 +143,7 @@ class ClientTests:
 
         with contextlib.ExitStack() as stack:
             learner = stack.enter_context(_started(*run))
-            network = stack.enter_context(cable(free_port))
+            network = stack.enter_context(contextlib.closing(Cable(free_port)))
             far = [*client, f"--server_address={network.address}", "--task=1"]
             far_client = stack.enter_context(_started(*far))
             dying = stack.enter_context(_started(*direct))

@@ -114,7 +114,7 @@ class TableAgent(tf.Module):
 
 
 def random_batch(
-    seed: int, num_steps: int = 12, batch: int = 5, p_done: float = 0.25, p_abandoned: float = 0.5
+    seed: int, num_steps: int = 12, batch: int = 5, p_done: float = 0.25
 ) -> tuple[TableAgent, EnvOutput, AgentOutput]:
     """An agent, and what another policy met in unrolls of num_steps + 1 steps: NumPy's arrays."""
     rng = np.random.default_rng(seed)
@@ -122,7 +122,7 @@ def random_batch(
     done = rng.random(shape) < p_done
     # The last state of an abandoned episode is an ordinary step: no two in a row.
     done[1:] &= ~done[:-1]
-    abandoned = done & (rng.random(shape) < p_abandoned)
+    abandoned = done & (rng.random(shape) < 0.5)
     reward = np.where(abandoned, 0.0, 2 * rng.normal(size=shape)).astype(np.float32)
     env_outputs = EnvOutput(reward, done, np.zeros(shape), abandoned, np.zeros(shape, np.int32))
     behaviour = AgentOutput(

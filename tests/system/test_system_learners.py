@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import closing
 
 import pytest
 
 from seed_rl.common.errors import LostLearnerError
 from seed_rl.common.run_files import checkpoint_list, progress, returns_log
 from seed_rl.launch.ports import free_port
-from tests.helpers.cables import cable
+from tests.helpers.cables import Cable
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start
 from tests.helpers.waiting import wait_until
 
@@ -152,7 +153,7 @@ def test_learners_wait_for_the_actors_of_one(place):
 def test_a_partition_ends_both(place):
     """Guards against hosts that are up and cannot reach each other: nothing hangs."""
     ports = [free_port(), free_port()]
-    with cable(ports[0]) as to_0, cable(ports[1]) as to_1:
+    with closing(Cable(ports[0])) as to_0, closing(Cable(ports[1])) as to_1:
         own = [f"localhost:{port}" for port in ports]
         pair = Pair(place, [[own[0], to_1.address], [to_0.address, own[1]]])
         place.trains_on(pair.learners[0], 1000)

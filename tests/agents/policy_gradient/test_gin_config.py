@@ -238,9 +238,7 @@ def test_what_is_missing_is_named(tmp_path, lines, missing):
     ("binding", "message"),
     [
         ("OptimizerConfig.learning_rate = -1", "OptimizerConfig.learning_rate must be at least 0"),
-        ("OptimizerConfig.learning_rate = '3e-4'", "OptimizerConfig.learning_rate .*'3e-4'"),
         ("OptimizerConfig.optimizer = 'adan'", "OptimizerConfig.optimizer must be one of .*adam"),
-        ("OptimizerConfig.clip_norm = -0.5", "OptimizerConfig.clip_norm must be at least 0"),
         ("continuous_action_config.action_postprocessor = 'tan'", "must be one of .*Tanh"),
         ("KLPolicyRegularizer.entrpy = 0.1", "no coefficient entrpy.*entropy"),
     ],

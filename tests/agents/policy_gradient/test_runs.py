@@ -21,13 +21,13 @@ FASTER = "OptimizerConfig.learning_rate = 3e-3"
 FRAMES = 8192  # 16 training steps.
 
 
-def job_in(logdir, frames=FRAMES):
+def job_in(logdir):
     return make_job(
         logdir,
         "seed_rl/mujoco/gin/ppo.gin",
         [FASTER],
         toy_env.ToyEnv,
-        frames,
+        FRAMES,
         MinibatchSettings("split", 5, batches_per_step=4),
     )
 

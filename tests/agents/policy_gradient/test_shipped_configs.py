@@ -105,23 +105,6 @@ def test_the_cue_is_remembered(tmp_path):
     assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
-@pytest.mark.nightly
-def test_cart_pole(tmp_path):
-    """The defaults of `gym ppo`. A random policy balances for 22 steps."""
-    job = make_job(
-        tmp_path,
-        "seed_rl/gym/gin/ppo.gin",
-        [],
-        lambda: gymnasium.make("CartPole-v1"),
-        30_000,
-        MinibatchSettings("split", 4, batches_per_step=4),
-        num_envs=8,
-        env_batch_size=8,
-        unroll_length=32,
-    )
-    assert experiment.run(job, callbacks=()).returns[-20:].mean() > 150
-
-
 def test_atari_with_an_lstm(forks, tmp_path, socket_address):
     """The real programs: convolutions, frame stacks, a recurrent state; no step is skipped."""
     pytest.importorskip("ale_py")

@@ -68,15 +68,15 @@ def make_job(
     )
 
 
-def make_algorithm(pqn, observations=MASKED, **options):
+def make_algorithm(pqn, **options):
     distribution = categorical_distribution(3, tf.int64, start=5)
     return PQN(
         pqn,
         MinibatchSettings(),
         context(
-            lambda: create_network(observations, distribution),
+            lambda: create_network(MASKED, distribution),
             distribution,
-            observations,
+            MASKED,
             spaces.Discrete(3, start=5),
             num_envs=4000,
             num_eval_envs=1000,

@@ -53,9 +53,9 @@ def numpy_targets(values, env, lambda_):
     return targets, real
 
 
-def q_batch(seed, **options):
+def q_batch(seed):
     """A network whose baseline is its largest Q-value, what it met, and what was done."""
-    agent, env, acted = random_batch(seed, **options)
+    agent, env, acted = random_batch(seed)
     agent.baseline.assign(tf.reduce_max(agent.policy_logits, -1))
     return agent, env, acted
 

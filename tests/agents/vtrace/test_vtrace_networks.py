@@ -153,8 +153,11 @@ def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size
     np.testing.assert_allclose(outputs.baseline, expected.baseline, atol=0.1 * spread)
 
 
-@pytest.mark.parametrize("create", [create_network, pqn.create_network])
-@pytest.mark.parametrize("space", [IMAGE, VECTOR, NESTED], ids=["image", "vector", "nest"])
+@pytest.mark.parametrize(
+    ("create", "space"),
+    [(create_network, space) for space in (IMAGE, VECTOR, NESTED)] + [(pqn.create_network, NESTED)],
+    ids=["image", "vector", "nest", "pqn"],
+)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_either_config_makes_the_lstm(create, space, config):
     """Guards callers of the library from a network without the memory that they asked for."""

@@ -105,17 +105,14 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
 @pytest.mark.parametrize(
     ("agent", "flags", "message"),
     [
-        ("sac", ["--n_quantiles=25", "--bootstrap_net=v"], "Set --bootstrap_net=q"),
         ("sac", ["--dropped_quantiles_per_critic=3"], "there are none to drop"),
         ("r2d2", ["--n_steps=100"], "--unroll_length=20 is shorter than"),
-        ("ppo", ["--step_size_transitions=101"], "4 training environments"),
         (
             "ppo",
             ["--step_size_transitions=2048", "--unroll_length=16"],
             "contradicts --step_size_transitions=2048, which makes it 512",
         ),
         ("ppo", ["--action_std_for_zero_param=0"], "must be above --action_min_gaussian_std"),
-        ("sac", ["--action_std_for_zero_param=0"], "must be above --action_min_gaussian_std"),
         ("vtrace", ["--asymmetric_rewards", "--reward_shaping=soft_asymmetric"], "contradicts"),
         ("pqn", ["--batch_size=2", "--batch_size_transitions=64"], "set one or the other"),
         ("ppo", ["--vf_coef=0.5"], "write --baseline_cost=..., the weight of the squared error"),

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.integrate import trapezoid
 
 from seed_rl.common.distributions.continuous import ClippedNormal
 
@@ -39,7 +40,7 @@ def plogp(p, q=None):
 
 def integrated_entropy(loc, scale):
     points, density, bounds = parts(loc, scale)
-    return -np.trapezoid(plogp(density), points) - plogp(bounds).sum()
+    return -trapezoid(plogp(density), points) - plogp(bounds).sum()
 
 
 def test_entropy_equals_integration():
@@ -64,7 +65,7 @@ def test_divergence_equals_integration():
         points, density, bounds = parts(*a)
         z = (points - b[0]) / b[1]
         log_other = -0.5 * z**2 - math.log(b[1] * math.sqrt(2 * math.pi))
-        inside = np.trapezoid(plogp(density) - density * log_other, points)
+        inside = trapezoid(plogp(density) - density * log_other, points)
         expected.append(inside + plogp(bounds, parts(*b)[2]).sum())
     actual = made([a for a, _ in pairs]).kl_divergence(made([b for _, b in pairs])).numpy()
     np.testing.assert_allclose(actual, expected, rtol=2e-3, atol=2e-4)

@@ -36,9 +36,9 @@ def numpy_kl(logits, other):
     return (p * np.log(np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0))).sum()
 
 
-def finite_differences(function, x, step=1e-6):
+def finite_differences(function, x):
     """The gradient of a scalar function; 0 where x is infinite, which no step changes."""
-    gradient = np.zeros_like(x)
+    gradient, step = np.zeros_like(x), 1e-6
     for index in np.ndindex(x.shape):
         if np.isfinite(x[index]):
             up, down = x.copy(), x.copy()

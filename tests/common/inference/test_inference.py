@@ -56,14 +56,14 @@ SPECS = Specs(
 )
 
 
-def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0, device="/cpu:0"):
+def make(algorithm, num_eval_envs=0, device="/cpu:0"):
     return CentralInference(
         algorithm,
         SPECS,
         [(device, algorithm.network)],
-        num_envs=num_envs,
+        num_envs=3,
         num_eval_envs=num_eval_envs,
-        unroll_length=unroll_length,
+        unroll_length=2,
         queue_capacity=100,
     )
 

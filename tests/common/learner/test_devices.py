@@ -140,14 +140,13 @@ def test_lists_survive_tf_data():
     np.testing.assert_array_equal(decoded["state"], [[1, 2], [3, 4]])
 
 
-def topology(hosts, chips=2):
-    """Of `hosts` hosts with `chips` chips of two cores each."""
+def topology(hosts):
+    """Of `hosts` hosts with two chips of two cores each."""
     coordinates = [
-        [[chip, host, 0, core] for chip in range(chips) for core in range(2)]
-        for host in range(hosts)
+        [[chip, host, 0, core] for chip in range(2) for core in range(2)] for host in range(hosts)
     ]
     return tf.tpu.experimental.Topology(
-        mesh_shape=[chips, hosts, 1, 2], device_coordinates=np.array(coordinates, np.int32)
+        mesh_shape=[2, hosts, 1, 2], device_coordinates=np.array(coordinates, np.int32)
     )
 
 

@@ -182,11 +182,11 @@ def _last_of_some(batch):
     return tf.boolean_mask(some, some > 0.0)[-1]
 
 
-def _train(jit, algorithm, batch, steps=2):
-    """The weight after some steps."""
+def _train(jit, algorithm, batch):
+    """The weight after two steps."""
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
     step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
-    for _ in range(steps):
+    for _ in range(2):
         step.run(tf.constant(batch))
     return float(algorithm.network.weight)
 

@@ -49,16 +49,15 @@ def test_ctrl_c_during_imports(program, arguments, imported, tmp_path):
     assert process.returncode in (-signal.SIGINT, 130)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "command",
+    ("command", "unbuffered"),
     [
-        ["./run_local.sh", "--help"],
-        ["./stop_local.sh", "--help"],
-        [sys.executable, "-m", "seed_rl.gym.r2d2_main", "--help"],
-        [sys.executable, "-m", "seed_rl.play", "--help"],
+        (["./run_local.sh"], ""),
+        (["./stop_local.sh"], ""),
+        ([sys.executable, "-m", "seed_rl.gym.r2d2_main"], ""),
+        ([sys.executable, "-m", "seed_rl.gym.r2d2_main"], "1"),
+        ([sys.executable, "-m", "seed_rl.play"], ""),
     ],
-    ids=" ".join,
 )
 def test_help_without_a_reader(repository, command, unbuffered):
     """The worst case of `--help | head`."""
@@ -66,7 +65,7 @@ def test_help_without_a_reader(repository, command, unbuffered):
     os.close(reader)
     with os.fdopen(writer) as output:
         result = subprocess.run(
-            command,
+            [*command, "--help"],
             cwd=repository,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=output,

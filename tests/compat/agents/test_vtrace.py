@@ -34,7 +34,7 @@ def test_learner_and_actors(forks, tmp_path, socket_address):
         socket_address,
         PROGRAM,
         500,
-        *("--num_envs=4", "--env_batch_size=2", "--batch_size=2", "--agent_form=pair"),
+        *("--num_envs=4", "--env_batch_size=2", "--batch_size=2"),
         actors=2,
     )
     progress = json.loads((logdir / "progress.json").read_text())

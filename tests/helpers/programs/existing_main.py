@@ -1,6 +1,6 @@
 """A program in the style of the original SEED RL: flags by absl, options read from FLAGS.
 
-Only its environment uses Gymnasium. `--agent_form` is the call form of its network.
+Only its environment uses Gymnasium.
 """
 
 import collections
@@ -23,7 +23,6 @@ flags.DEFINE_float("learning_rate", 0.00048, "Learning rate.")
 flags.DEFINE_float("adam_epsilon", 3.125e-7, "Adam epsilon.")
 flags.DEFINE_integer("corridor_length", 4, "Cells of the corridor.")
 flags.DEFINE_integer("unroll_length", 5, "Also defined by the learner: the program's counts.")
-flags.DEFINE_enum("agent_form", "separate", ["separate", "pair"], "How the network is called.")
 
 AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")
 
@@ -73,7 +72,8 @@ class Network(tf.Module):
     def get_action(self, *args, **kwargs):
         return self.__call__(*args, **kwargs)
 
-    def __call__(self, prev_actions, env_outputs, core_state, unroll=False, is_training=False):
+    def __call__(self, input_, core_state, unroll=False, is_training=False):
+        prev_actions, env_outputs = input_
         if not unroll:
             prev_actions, env_outputs = tf.nest.map_structure(
                 lambda t: tf.expand_dims(t, 0), (prev_actions, env_outputs)
@@ -107,17 +107,9 @@ class Network(tf.Module):
         return AgentOutput(new_action, policy_logits, baseline)
 
 
-class PairNetwork(Network):
-    """The same, called with a pair."""
-
-    def __call__(self, input_, core_state, unroll=False, is_training=False):
-        return super().__call__(*input_, core_state, unroll, is_training)
-
-
 def create_agent(action_space, env_observation_space, parametric_action_distribution):
     del action_space, env_observation_space
-    form = {"separate": Network, "pair": PairNetwork}[FLAGS.agent_form]
-    return form(parametric_action_distribution)
+    return Network(parametric_action_distribution)
 
 
 def create_optimizer(final_iteration):

@@ -13,8 +13,8 @@ from seed_rl.common.parametric_distribution import categorical_distribution
 DISTRIBUTION = categorical_distribution(3, tf.int32)
 
 
-def logits(seed=0):
-    rng = np.random.default_rng(seed)
+def logits():
+    rng = np.random.default_rng(0)
     return [rng.normal(size=(4, 2, 3)).astype(np.float32) for _ in range(2)]
 
 

@@ -12,6 +12,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_extra
 
 _LONGEST_NAME = 255  # Bytes, on all usual file systems.
+_CONNECT_S, _SILENT_S = 30.0, 60.0  # An upload that is being sent is not silent.
 
 
 class RemoteFiles:
@@ -32,14 +33,23 @@ class RemoteFiles:
         # gcsfs would ask for the bucket's type, which takes another permission, for folders that
         # nothing here needs.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        options: dict[str, Any] = {}
         try:
             import fsspec
+
+            if self.url.startswith("gs://"):  # gcsfs waits for ever by default.
+                import aiohttp
+
+                patience = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=_SILENT_S)
+                options["requests_timeout"] = patience
         except ImportError as error:
             raise missing_extra("gcp", f"--logdir={url}", error) from error
         try:
             # Listings must be fresh: another machine may have written.
             self._system: Any
-            self._system, root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
+            self._system, root = fsspec.core.url_to_fs(
+                self.url, use_listings_cache=False, **options
+            )
         except (ImportError, ValueError) as error:  # No package for it, or no such protocol.
             raise UserError(f"--logdir={url}: {error}") from error
         self._root = root.rstrip("/")

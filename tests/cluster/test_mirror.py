@@ -12,15 +12,17 @@ import os
 import pathlib
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent import futures
 
 import pytest
 
-from seed_rl.cluster import mirror
+from seed_rl.cluster import mirror, remote_files
 from seed_rl.cluster.mirror import OWNER, DisplacedError, Mirror
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
@@ -30,7 +32,7 @@ from tests.helpers import REPOSITORY
 from tests.helpers.clock import Clock
 from tests.helpers.google_services import storage
 from tests.helpers.saved_logdirs import contents, save, save_replay
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,21 @@ def test_a_run_comes_back_on_another_machine(open_mirror: Callable[[str], Mirror
     }
     assert second.newest() == f"checkpoints/{newest.name}"
     assert f"best/checkpoints/{best.name}/MANIFEST.json" in restored
+
+
+def test_a_connection_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards copying from stopping for good: gcsfs itself waits for ever."""
+    pytest.importorskip("gcsfs")
+    monkeypatch.setattr(remote_files, "_SILENT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server, futures.ThreadPoolExecutor() as pool:
+        server.settimeout(PATIENCE_S)
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.getsockname()[1]}")
+        found = pool.submit(RemoteFiles("gs://runs/x").read, OWNER)
+        silent, _ = server.accept()
+        with silent, server.accept()[0] as second:
+            second.recv(65536)
+            second.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            assert found.result() is None
 
 
 def test_the_copy_follows_what_is_added_changed_and_removed(

@@ -34,7 +34,8 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
   SEED_RL_ACTORS_PER_MACHINE  number of actors that a replica of pool 1 starts (default: 1)
   SEED_RL_EVALUATORS          number of evaluators, which the same replicas start in turn
   SEED_RL_ADDRESS_OBJECT      gs://BUCKET/NAME, for actors in another job than the learner: the
-                              learner writes its address there, and actors look it up
+                              learner, whose --logdir must be a URL, writes its address there, and
+                              actors look it up
   SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)
 """
 _DONE = b"done"
@@ -80,14 +81,14 @@ def _prepare_token(environment: dict[str, str] | os._Environ[str]) -> None:
 
 def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     reporter = tuning.Reporter(environment)
+    place = environment.get("SEED_RL_ADDRESS_OBJECT")
 
     def after_copy(logdir: Path) -> None:
         if tuning.trial_from(environment):
             reporter.report(logdir)
+        if place:  # Not before: a learner that is refused must not draw the actors away.
+            GoogleApi().write(place, own_address(environment).encode())
 
-    place = environment.get("SEED_RL_ADDRESS_OBJECT")
-    if place:
-        GoogleApi().write(place, own_address(environment).encode())
     # Its port can only be reached from the project's network.
     code = cluster.main([*with_trial(arguments, environment), "--insecure"], after_copy)
     if place and code == 0:

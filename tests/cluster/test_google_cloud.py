@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -284,6 +284,28 @@ def test_a_learner_that_is_stopped_does_not_look_finished(
     given = ["gym", "vtrace", "2", "--logdir=gs://runs/pole"]
     google_cloud.main(given)
     assert called == ["--stopped_exit_code=143", *given, "--insecure"]
+
+
+def test_only_a_learner_that_may_write_tells_the_actors_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guards spot actors from being drawn to a second learner, which is refused."""
+    written: list[bytes] = []
+    monkeypatch.setattr(GoogleApi, "write", lambda self, place, content: written.append(content))
+    monkeypatch.setattr(google_cloud, "own_address", lambda environment: "10.0.0.7:2222")
+    monkeypatch.setenv("CLUSTER_SPEC", _cluster(0))
+    monkeypatch.setenv("SEED_RL_ADDRESS_OBJECT", "gs://runs/pole.learner_address")
+    given = ["gym", "vtrace", "2", "--logdir=gs://runs/pole"]
+
+    def trains(arguments: list[str], after_copy: Callable[[pathlib.Path], None]) -> int:
+        after_copy(pathlib.Path("/tmp/pole"))
+        return 0
+
+    monkeypatch.setattr(google_cloud.cluster, "main", lambda *_: 2)
+    assert google_cloud.main(given) == 2 and not written
+    monkeypatch.setattr(google_cloud.cluster, "main", trains)
+    assert google_cloud.main(given) == 0
+    assert written == [b"10.0.0.7:2222", b"done"]
 
 
 def test_several_learners_need_the_users_own_consent(

@@ -7,6 +7,7 @@ image has nothing else.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from seed_rl.common.system.backoff import backoff_s
 _TIMEOUT_S = 30.0
 _TRIES = 5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 16.0  # Half a minute in total.
+_PASSING = (429, 500, 502, 503, 504)
 _ROLE = "Give the job's service account the role roles/storage.objectAdmin on the bucket."
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 
@@ -89,7 +91,7 @@ class GoogleApi:
                 f"on {name}, and enable secretmanager.googleapis.com in its project.",
                 404: f"Create it: openssl rand -hex 32 | gcloud secrets create "
                 f"{name.split('/')[3]} --project={name.split('/')[1]} --data-file=-",
-            }.get(error.code, "Try again later.")
+            }.get(error.code, f"{error.reason}.")
             raise UserError(f"Cannot read the secret {name} (HTTP {error.code}). {fix}") from error
 
     def read(self, url: str) -> bytes | None:
@@ -146,14 +148,13 @@ class GoogleApi:
             try:
                 with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
                     return answer.read()
-            except urllib.error.HTTPError as error:
-                if error.code not in (429, 500, 502, 503, 504) or tries == _TRIES:
+            except (OSError, http.client.HTTPException) as error:
+                if isinstance(error, urllib.error.HTTPError) and error.code not in _PASSING:
                     raise
-            except OSError as error:
                 if tries == _TRIES:
                     raise UnavailableError(
-                        f"Cannot reach {urllib.parse.urlsplit(request.full_url).netloc}: {error}. "
-                        "This is meant to run on a machine of Google Cloud."
+                        f"Requests to {urllib.parse.urlsplit(request.full_url).netloc} fail: "
+                        f"{error}. This is meant to run on a machine of Google Cloud."
                     ) from error
             self._sleep(backoff_s(tries, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
         raise AssertionError("The last try returns or raises.")
@@ -169,6 +170,5 @@ def _refused(what: str, url: str, error: urllib.error.HTTPError) -> UserError:
         401: _ROLE,
         403: _ROLE,
         404: "There is no such bucket.",
-    }.get(error.code)
-    text = f"Cannot {what} {url} (HTTP {error.code}). {fix or 'Try again later.'}"
-    return UserError(text) if fix else UnavailableError(text)
+    }.get(error.code, f"{error.reason}.")
+    return UserError(f"Cannot {what} {url} (HTTP {error.code}). {fix}")

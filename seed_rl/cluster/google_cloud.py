@@ -42,7 +42,6 @@ _DONE = b"done"
 _STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
 _PERIOD_S = 5.0
-_MOST_FAILURES = 20  # To read the address, each after trying for half a minute: ten minutes.
 
 
 @exits
@@ -187,7 +186,7 @@ def wait_for_address(
 ) -> str | None:
     """The learner's address as soon as it has written it; None if it has finished training.
 
-    A bucket that cannot be reached for some minutes does not end the machine's other actors.
+    A bucket that does not answer does not end the machine's other actors: only the engine gives up.
 
     Args:
       api: reads the object.
@@ -197,15 +196,11 @@ def wait_for_address(
     Raises:
       UserError: the object cannot be read.
     """
-    waited_s, failures = 0.0, 0
+    waited_s = 0.0
     while True:
         try:
             content = api.read(place)
-            failures = 0
         except UnavailableError as error:
-            failures += 1
-            if failures == _MOST_FAILURES:
-                raise
             say(f"{error} Trying again.")
             content = None
         if content == _DONE:

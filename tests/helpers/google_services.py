@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+CUT_OFF = 200
+"""A failure: the answer ends early."""
+
 
 @contextlib.contextmanager
 def storage() -> Iterator[str]:
@@ -44,7 +47,10 @@ class Services:
                     self.send_header("Location", services.location)
                     self.end_headers()
                 elif services.failures:
-                    self.send_error(services.failures.pop(0))
+                    if (failure := services.failures.pop(0)) != CUT_OFF:
+                        self.send_error(failure)
+                    else:
+                        self._answer({"access_token": "half"}, left_out=1)
                 elif self.path.startswith("/computeMetadata/"):
                     if self.headers["Metadata-Flavor"] != "Google":
                         self.send_error(403)
@@ -58,10 +64,10 @@ class Services:
 
             do_POST = do_GET
 
-            def _answer(self, content: object) -> None:
+            def _answer(self, content: object, left_out: int = 0) -> None:
                 data = json.dumps(content).encode()
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Content-Length", str(len(data) + left_out))
                 self.end_headers()
                 self.wfile.write(data)
 

@@ -24,6 +24,7 @@ from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
 from seed_rl.common.errors import UserError, exits
 from seed_rl.common.system import terminal
+from seed_rl.launch.process import die_with_parent
 
 USAGE = """\
 usage: python -m seed_rl.cluster.google_cloud GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
@@ -176,6 +177,7 @@ def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             [sys.executable, "-m", "seed_rl.cluster", *waits, *arguments],
             env={**environment, **changed},
             stdin=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(os.getpid(), signal.SIGTERM),
         )
 
     return Machine(start).run(tasks(options.actors, evaluators, environment))

@@ -19,10 +19,11 @@ _STOPPED = 128 + signal.SIGTERM
 
 
 class Machine:
-    """Starts actors, restarts those that fail, and forwards SIGTERM and SIGINT.
+    """Starts actors, restarts those that fail, and ends all of them at SIGTERM or SIGINT.
 
     Args:
-      start: starts the actor with this index; None: there is nothing more to do.
+      start: starts the actor with this index, which must not outlive this process; None: there is
+        nothing more to do.
       clock: monotonic seconds; tests replace it.
       sleep: waits for a number of seconds; tests replace it.
     """
@@ -40,21 +41,23 @@ class Machine:
         self._due: dict[int, float] = {}
         self._started: dict[int, float] = {}
         self._records: dict[int, CrashRecord] = {}
-        self._stopping = False
 
     def run(self, indices: Iterable[int]) -> int:
         """Runs these actors until all have ended.
 
         Returns:
-          0, or the exit code of the last actor that failed for good. 143 after a signal, so that an
-          engine that preempts the machine does not count its work as done.
+          0, or the exit code of the last actor that failed for good.
+
+        Raises:
+          SystemExit: 143, after a signal, so that an engine that preempts the machine does not take
+            its work for done.
         """
         self._due = {index: self._clock() for index in indices}
         code = 0
         numbers = (signal.SIGTERM, signal.SIGINT)
         previous = {number: signal.signal(number, self._stop) for number in numbers}
         try:
-            while (self._due and not self._stopping) or self._running:
+            while self._due or self._running:
                 self._start_due()
                 for index in list(self._running):
                     ended = self._running[index].poll()
@@ -64,26 +67,26 @@ class Machine:
                 self._sleep(_TICK_S)
         finally:
             for process in self._running.values():
-                process.kill()
+                process.terminate()
+            for process in self._running.values():
+                process.wait()
             for number, handler in previous.items():
                 signal.signal(number, handler)
-        return _STOPPED if self._stopping else code
+        return code
 
     def _start_due(self) -> None:
         for index, due in list(self._due.items()):
-            if self._stopping or due > self._clock():
+            if due > self._clock():
                 continue
             del self._due[index]
             process = self._start(index)
             if process is not None:
                 self._running[index] = process
                 self._started[index] = self._clock()
-                if self._stopping:  # The signal came before `_stop` knew the process.
-                    process.terminate()
 
     def _judge(self, index: int, code: int) -> int:
         """Decides whether an actor that has ended starts again; returns its code if not."""
-        if actor_is_final(code) or self._stopping:
+        if actor_is_final(code):
             return code
         if code == ExitCode.NO_LEARNER:  # It may yet come; only the engine gives up.
             say(f"actor {index} has not found the learner; starting it again")
@@ -99,8 +102,4 @@ class Machine:
         return 0
 
     def _stop(self, number: int, frame: types.FrameType | None) -> None:
-        self._stopping = True
-        if not self._running:
-            sys.exit(_STOPPED)  # `start` may be waiting for a learner.
-        for process in self._running.values():
-            process.send_signal(number)
+        sys.exit(_STOPPED)  # Also from `start`, which may be waiting for a learner.

@@ -248,16 +248,25 @@ def test_an_actor_that_fails_at_once_every_time_is_given_up(
 
 
 def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
+    """Also while one waits for the learner's address."""
     # 143 and not 0: the service must not take the replica for finished.
     program = """
-import subprocess
+import subprocess, time
 from seed_rl.cluster.machine import Machine
-raise SystemExit(Machine(lambda task: subprocess.Popen(["sleep", "1000"])).run(range(3)))
+
+def start(task):
+    if task == 2:
+        print("waiting", flush=True)
+        time.sleep(1000)
+    return subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
+
+raise SystemExit(Machine(start).run(range(3)))
 """
-    process = subprocess.Popen([sys.executable, "-c", program])
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"waiting\n"
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    wait_until(lambda: len(children.read_text().split()) == 3)
     pids = children.read_text().split()
+    assert len(pids) == 2
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 143
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 from collections.abc import Mapping, Sequence
 
 from seed_rl import __version__
@@ -57,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     shapes.add_argument("--actor_machine", help="machine type of actors and evaluators")
     shapes.add_argument("--actors_per_machine", type=_count, help="default: one per virtual CPU")
     shapes.add_argument("--spot", choices=("none", "actors", "all"), default="none")
-    shapes.add_argument("--days", type=float, default=7.0, help="after which the job ends")
+    shapes.add_argument("--days", type=_positive, default=7.0, help="after which the job ends")
     run = found.add_argument_group("run")
     run.add_argument("--name", help="default: GAME-AGENT-ENVIRONMENT")
     run.add_argument("--actors", type=_count, help="instead of ACTORS")
@@ -108,6 +110,13 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a positive integer, not '{text}'")
     return int(text)
+
+
+def _positive(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (number := float(text)) < math.inf:
+            return number
+    raise argparse.ArgumentTypeError(f"must be a positive number, not '{text}'")
 
 
 def _natural(text: str) -> int:

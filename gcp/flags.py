@@ -1,20 +1,10 @@
-"""The flags of a job, without duplicates; and the run's name."""
+"""The run's name, from its flags."""
 
 from __future__ import annotations
 
 import pathlib
 import re
 from collections.abc import Sequence
-
-_REPEATED = ("gin_bindings", "gin_config")  # The program adds up their values.
-
-
-def last_of_each(flags: Sequence[str]) -> list[str]:
-    """The flags without those that a later one overrides."""
-    last = {_name(flag): i for i, flag in enumerate(flags)}
-    return [
-        flag for i, flag in enumerate(flags) if last[_name(flag)] == i or _name(flag) in _REPEATED
-    ]
 
 
 def _name(flag: str) -> str:

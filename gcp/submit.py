@@ -105,7 +105,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
         registry=registry,
         study=pathlib.Path(given.study) if given.study else None,
         trials=given.trials,
-        parallel_trials=given.parallel_trials,
+        parallel_trials=min(given.parallel_trials, given.trials),
         dry_run=given.dry_run,
     )
 
@@ -130,7 +130,7 @@ def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments
         if value is not None:
             positional[place:] = [str(value), *positional[place + 1 :]]
     given_flags = flag_files.expanded([a for a in rest if a.startswith("--")])
-    known = flags.last_of_each([flag for flag, _ in given_flags])
+    known = [flag for flag, _ in given_flags]
     logdirs = [f.partition("=")[2] for f in known if flags.is_logdir(f)]
     others = [f for f in known if not flags.is_logdir(f)]
     return _Arguments(positional, others, logdirs[-1] if logdirs else None)

@@ -59,12 +59,15 @@ def test_evaluators_share_the_actors_machines() -> None:
 def test_a_tuning_job_costs_its_trials() -> None:
     study = f"--study={REPOSITORY}/gcp/studies/atari_vtrace.json"
     options = ("--days=0.5", "--trials=10", "--parallel_trials=3")
-    once, tuning = (_estimate(*MACHINES, *more, *options) for more in ((), (study,)))
+    once, tuning, single = (
+        _estimate(*MACHINES, *options, *more) for more in ((), (study,), (study, "--trials=1"))
+    )
 
     def dollars(text: str) -> list[float]:
         return [float(part.split()[0].replace(",", "")) for part in text.split("$")[1:3]]
 
     assert dollars(tuning) == pytest.approx([3 * dollars(once)[0], 10 * dollars(once)[1]], rel=0.05)
+    assert dollars(single) == dollars(once)  # No more trials at a time than there are.
 
 
 def test_machines_without_a_price_are_named() -> None:

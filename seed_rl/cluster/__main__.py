@@ -140,13 +140,13 @@ def _check_alone(logdir: pathlib.Path, restarted: bool) -> None:
     Args:
       logdir: of the learner.
       restarted: whether the first may be its predecessor, which is still saving, or on a lost
-        machine, and the directory may not be mounted yet: both are then given some time.
+        machine: it is then given some time.
 
     Raises:
       UserError: there is another learner, or the directory cannot be written.
     """
     waited_s = 0.0
-    while logdir.is_dir():
+    while os.path.isdir(logdir):  # False if it cannot be read, which the program reports.
         try:
             LearnerLock(logdir).release()
             return

@@ -127,13 +127,14 @@ def address_from(environment: Mapping[str, str], learners: int = 1) -> str | Non
 
 
 def restarted(environment: Mapping[str, str]) -> bool:
-    """Whether an engine has started this process again, or may have (Kubernetes does not say).
+    """Whether an engine has started this process again, or may have: not all of them say.
 
     Raises:
       UserError: an engine's variables are invalid.
     """
     again = number(environment, "SLURM_RESTART_COUNT")
-    return bool(again) or bool(environment.get("JOB_COMPLETION_INDEX"))
+    silent = ("JOB_COMPLETION_INDEX", _CLUSTER_SPEC)  # Kubernetes and Google.
+    return bool(again) or any(environment.get(name) for name in silent)
 
 
 def evaluators_from(environment: Mapping[str, str]) -> int:

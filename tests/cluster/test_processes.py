@@ -165,22 +165,20 @@ def test_several_learners_that_cannot_meet_through_a_file(tmp_path, variables):
         several(2, tmp_path, **variables)
 
 
-def test_a_second_start_leaves_the_addresses_of_several_learners_alone(tmp_path):
-    for name in ("run", "run/learner-1"):
-        (tmp_path / name).mkdir()
-        (tmp_path / "address").write_text("first:86 before\n")
-        lock = LearnerLock(tmp_path / name)
-        with pytest.raises(UserError, match="A learner is already running in --logdir"):
-            _become_one(tmp_path, "1" if "learner" in name else "0")
-        lock.release()
+@pytest.mark.parametrize(
+    ("count", "index", "name"), [(1, 0, "run"), (2, 0, "run"), (2, 1, "run/learner-1")]
+)
+def test_a_second_start_leaves_the_addresses_of_the_first_alone(tmp_path, count, index, name):
+    """Guards actors from connecting to a learner that will be refused."""
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "address").write_text("first:86 before\n")
+    variables = {"SEED_RL_ADDRESS_FILE": str(tmp_path / "address"), "SEED_RL_START": "now"}
+    lock = LearnerLock(tmp_path / name)
+    with pytest.raises(UserError, match="A learner is already running in --logdir"):
+        _resume(tmp_path / "run", f"--learners={count}", SEED_RL_INDEX=str(index), **variables)
+    lock.release()
     assert (tmp_path / "address").read_text() == "first:86 before\n"
     assert not (tmp_path / "address-1").exists()
-
-
-def _become_one(folder, index):
-    variables = {"SEED_RL_ADDRESS_FILE": str(folder / "address"), "SEED_RL_START": "now"}
-    variables |= {"SEED_RL_ROLE": "learner", "SEED_RL_INDEX": index}
-    become(("gym", "vtrace", "2", "4", "--learners=2", f"--logdir={folder}/run"), variables)
 
 
 @pytest.mark.slow
@@ -223,24 +221,19 @@ def test_a_waiting_actor_ends_with_sigterm(cluster, tmp_path):
     assert actor.wait() == 75
 
 
-def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):
-    """Guards actors from connecting to a learner that will be refused."""
-    (tmp_path / "run").mkdir()
-    lock = LearnerLock(tmp_path / "run")
-    (tmp_path / "address").write_text("first:86\n")
-    second = cluster(SEED_RL_ROLE="learner", SEED_RL_ADDRESS_FILE=str(tmp_path / "address"))
-    assert second.wait() == 2
-    assert "A learner is already running in --logdir" in second.text()
-    assert (tmp_path / "address").read_text() == "first:86\n"
-    lock.release()
-
-
 def _resume(folder, *flags, **environment):
     variables = {"SEED_RL_ROLE": "learner", "SEED_RL_ADDRESS": "learner:8686", **environment}
     return become(("gym", "vtrace", "2", f"--logdir={folder}", *flags), variables)
 
 
-@pytest.mark.parametrize("engine", [{"JOB_COMPLETION_INDEX": "0"}, {"SLURM_RESTART_COUNT": "1"}])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {"JOB_COMPLETION_INDEX": "0"},
+        {"SLURM_RESTART_COUNT": "1"},
+        {"CLUSTER_SPEC": '{"cluster": {}, "task": {"type": "workerpool0", "index": 0}}'},
+    ],
+)
 def test_a_learner_that_an_engine_has_moved_waits_for_its_predecessor(
     tmp_path, engine, monkeypatch, capsys
 ):
@@ -266,6 +259,12 @@ def test_a_learner_that_no_engine_has_moved_is_refused_at_once(tmp_path, capsys)
         _resume(tmp_path, SLURM_RESTART_COUNT="0")
     assert capsys.readouterr().err == ""
     lock.release()
+
+
+def test_a_logdir_that_cannot_be_looked_at_is_left_to_the_program(tmp_path):
+    """As one without permission, which root always has."""
+    command, _ = _resume(tmp_path / (300 * "x"))
+    assert "--run_mode=learner" in command
 
 
 def test_mistakes_are_one_line(cluster):

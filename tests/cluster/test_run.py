@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from seed_rl.cluster import run
+from seed_rl.cluster import learners, run
 from seed_rl.cluster.run import ClusterRun
 from seed_rl.common.errors import UserError
 
@@ -245,11 +245,13 @@ def test_indices_out_of_range():
         described.evaluator_command(1)
     with pytest.raises(UserError, match="the run has none"):
         describe().evaluator_command(0)
+    with pytest.raises(UserError, match="'a:1,b:2' has no address of learner 2"):
+        learners.nth("a:1,b:2", 2)
 
 
 # Several learners.
 
-PLACES = "a:8686,b.example:9000"
+PLACES = "a:8686, [fd00::1]:9000"
 
 
 def described_learners(*flags, **settings):
@@ -265,15 +267,15 @@ def six_actors(monkeypatch):
 def test_several_learners_divide_actors_and_evaluators():
     """ACTORS are those of the whole run, as of ./run_local.sh; a learner's are numbered from 0."""
     run_of = described_learners(evaluators=2)
-    exchange = "--learner_addresses=a:8786,b.example:9100"
+    exchange = "--learner_addresses=a:8786,[fd00::1]:9100"
     both = {"--num_envs=16", "--num_eval_envs=4", exchange}
     learner = dataclasses.replace(run_of, learner=1).learner_command()
-    assert both | {"--server_address=0.0.0.0:9000", "--learner_index=1"} <= set(learner)
+    assert both | {"--server_address=[::]:9000", "--learner_index=1"} <= set(learner)
     places = []
     for command in map(run_of.actor_command, range(6)):
         assert both <= set(command)
         places.append((command[4], command[-2], command[-1]))
-    first, second = "--server_address=a:8686", "--server_address=b.example:9000"
+    first, second = "--server_address=a:8686", "--server_address=[fd00::1]:9000"
     assert places == [
         *((first, "--learner_index=0", f"--task={task}") for task in range(3)),
         *((second, "--learner_index=1", f"--task={task}") for task in range(3)),

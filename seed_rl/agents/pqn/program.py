@@ -35,16 +35,17 @@ def create_agent(action_space: Any, observation_space: Any, distribution: Any) -
     """Creates the network that the flags configure."""
     del action_space
     from seed_rl.agents.pqn import networks  # TensorFlow: in the learner only.
-    from seed_rl.common.networks import space_encoder
+    from seed_rl.common.networks import network_factory, space_encoder
     from seed_rl.common.normalization import normalizer
 
     space_encoder.refuse_unused_flags(observation_space)
-    network = networks.create_network(
+    network = network_factory.create_network(
         observation_space,
         distribution,
         from_flags(ConvNetworkConfig),
         from_flags(MLPNetworkConfig),
-        from_flags(NormConfig),
+        from_flags(NormConfig).layer_norm,
+        networks.QNetwork,
     )
     return normalizer.normalized(network, from_flags(ObservationConfig))
 

@@ -1,5 +1,7 @@
 """PQN acts, explores less and less, learns, and is resumed."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from seed_rl.agents.policy_gradient.config import StepConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.pqn.algorithm import PQN, create_job
 from seed_rl.agents.pqn.config import PQNConfig
-from seed_rl.agents.pqn.networks import create_network
+from seed_rl.agents.pqn.networks import QNetwork
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -21,6 +23,7 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.devices import copy_variables
+from seed_rl.common.networks import network_factory
 from seed_rl.common.run_files import run_record
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
@@ -31,6 +34,10 @@ from tests.helpers.system_helpers import train_to_end
 
 VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
 MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
+
+create_network = functools.partial(
+    network_factory.create_network, layer_norm=True, network=QNetwork
+)
 
 
 def make_job(

@@ -8,10 +8,11 @@ from gymnasium import spaces
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import SPLIT, MinibatchSettings
 from seed_rl.agents.pqn.algorithm import PQN, QLoss
 from seed_rl.agents.pqn.config import PQNConfig
-from seed_rl.agents.pqn.networks import create_network
+from seed_rl.agents.pqn.networks import QNetwork
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.learner.algorithm import StepResult
+from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.types import Unroll
 from tests.helpers.contexts import context
 from tests.helpers.network_inputs import random_batch
@@ -121,7 +122,9 @@ def test_a_step_computes_its_targets_once():
         PQNConfig(discounting=GAMMA),
         MinibatchSettings(SPLIT, epochs_per_step=2, batches_per_step=1),
         context(
-            lambda: create_network(space, DISTRIBUTION, mlp=MLPNetworkConfig(mlp_sizes=())),
+            lambda: create_network(
+                space, DISTRIBUTION, mlp=MLPNetworkConfig(mlp_sizes=()), network=QNetwork
+            ),
             DISTRIBUTION,
             space,
             num_envs=4,

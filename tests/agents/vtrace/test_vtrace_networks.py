@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.pqn import networks as pqn
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
@@ -153,16 +152,12 @@ def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size
     np.testing.assert_allclose(outputs.baseline, expected.baseline, atol=0.1 * spread)
 
 
-@pytest.mark.parametrize(
-    ("create", "space"),
-    [(create_network, space) for space in (IMAGE, VECTOR, NESTED)] + [(pqn.create_network, NESTED)],
-    ids=["image", "vector", "nest", "pqn"],
-)
+@pytest.mark.parametrize("space", [IMAGE, VECTOR, NESTED], ids=["image", "vector", "nest"])
 @pytest.mark.parametrize("config", CONFIGS)
-def test_either_config_makes_the_lstm(create, space, config):
+def test_either_config_makes_the_lstm(space, config):
     """Guards callers of the library from a network without the memory that they asked for."""
     configs = {cls: cls(lstm_sizes=(6, 5) if cls is config else (0,)) for cls in CONFIGS}
-    network = create(space, ACTIONS, *configs.values())
+    network = create_network(space, ACTIONS, *configs.values())
     state = network.initial_state(2).core_state
     assert [layer.hidden.shape for layer in state] == [(2, 6), (2, 5)]
 

@@ -21,7 +21,7 @@ from seed_rl.agents.policy_gradient.modules.continuous_control_agent import Cont
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.pqn.algorithm import PQN
 from seed_rl.agents.pqn.config import PQNConfig
-from seed_rl.agents.pqn.networks import create_network as create_pqn_network
+from seed_rl.agents.pqn.networks import QNetwork
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
@@ -38,6 +38,7 @@ from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.devices import copy_variables, make_devices, through_tf_data
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.networks import network_factory
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
 from seed_rl.common.parametric_distribution import (
     categorical_distribution,
@@ -141,7 +142,10 @@ def make_pqn():
         PQNConfig(),
         MinibatchSettings("split", epochs_per_step=2),
         make_context(
-            lambda: create_pqn_network(OBSERVATIONS, distribution, mlp=network), distribution
+            lambda: network_factory.create_network(
+                OBSERVATIONS, distribution, None, network, layer_norm=True, network=QNetwork
+            ),
+            distribution,
         ),
     )
     return algorithm, make_batch

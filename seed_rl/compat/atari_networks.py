@@ -46,7 +46,8 @@ class DuelingLSTMDQNNet(DuelingLSTM):
           observation_shape: [height, width, channels] of one uint8 frame.
           stack_size: number of stacked frames.
         """
-        super().__init__(num_actions, ImageEncoder(observation_shape, "nature", stack_size))
+        encoder = ImageEncoder(observation_shape, "nature", stack_size)
+        super().__init__(num_actions, encoder, lstm_size=512, head_size=512)
 
     def __call__(  # type: ignore[override]
         self,

@@ -104,12 +104,12 @@ class LabNetwork(ActorCritic):
     def __init__(
         self,
         parametric_action_distribution: ParametricDistribution,
-        frame_shape: Sequence[int] = FRAME_SHAPE,
-        instructions: bool = False,
-        torso: str = "impala_deep",
-        lstm_sizes: Sequence[int] = (256,),
-        stack_size: int = 1,
-        compute_dtype: tf.DType | str = tf.float32,
+        frame_shape: Sequence[int],
+        instructions: bool,
+        torso: str,
+        lstm_sizes: Sequence[int],
+        stack_size: int,
+        compute_dtype: tf.DType | str,
     ):
         """Creates layers; the first call creates their variables.
 
@@ -155,7 +155,11 @@ class ImpalaDeep(LabNetwork):
         """
         super().__init__(
             categorical_distribution(num_actions, tf.int64),
-            instructions=instructions,
+            FRAME_SHAPE,
+            instructions,
+            torso="impala_deep",
+            lstm_sizes=(256,),
+            stack_size=1,
             compute_dtype=compute_dtype,
         )
 

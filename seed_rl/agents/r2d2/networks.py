@@ -38,8 +38,8 @@ class DuelingLSTM(RecurrentNetwork):
         self,
         num_actions: int,
         encoder: Any,
-        lstm_size: int = 512,
-        head_size: int = 512,
+        lstm_size: int,
+        head_size: int,
         compute_dtype: tf.DType | str = tf.float32,
         name: str = "dueling_lstm",
     ):

@@ -144,9 +144,7 @@ def height_and_width(frame_size: Sequence[int]) -> tuple[int, int]:
     return frame_size[0], frame_size[-1]
 
 
-def with_frames(
-    env: Any, frame_size: Sequence[int] = (), grayscale: bool = False, frame_stack: int = 1
-) -> Any:
+def with_frames(env: Any, frame_size: Sequence[int], grayscale: bool, frame_stack: int) -> Any:
     """`env`, wrapped in Gymnasium's wrappers for frames.
 
     Args:

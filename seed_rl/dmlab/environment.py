@@ -18,7 +18,8 @@ from absl import logging
 from gymnasium import spaces
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.options import Checked, option, option_of
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import games, instructions
 from seed_rl.dmlab.level_cache import LevelCache
@@ -105,21 +106,8 @@ class DmlabConfig(Checked):
         choices=("rgb_array",),
         neutral=True,
     )
-    num_envs: int = option(
-        4,
-        "Environments in the whole run, with ids from 0 to num_envs - 1; the last num_eval_envs "
-        "are for evaluation.",
-        minimum=1,
-        shared=True,
-        neutral=True,
-    )
-    num_eval_envs: int = option(
-        0,
-        "Environments used only for evaluation, never for training.",
-        minimum=0,
-        shared=True,
-        neutral=True,
-    )
+    num_envs: int = option_of(RunConfig, "num_envs", shared=True, neutral=True)
+    num_eval_envs: int = option_of(RunConfig, "num_eval_envs", shared=True, neutral=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from seed_rl.common.config.learner_config import RewardConfig
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.options import Checked, option, option_of
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 
@@ -107,12 +106,6 @@ class VTraceConfig(RewardConfig):
         return OPTIMISTIC if self.asymmetric_rewards else self.reward_shaping
 
 
-def _of_replay(name: str) -> Any:
-    """An option of `ReplayConfig`."""
-    field = ReplayConfig.__dataclass_fields__[name]
-    return dataclasses.field(default=field.default, metadata=field.metadata)
-
-
 @dataclasses.dataclass(frozen=True)
 class VTraceReplayConfig(Checked):
     """V-trace: replay (LASER)."""
@@ -123,11 +116,11 @@ class VTraceReplayConfig(Checked):
         "replay_ratio times as many from the replay. 0: no replay.",
         minimum=0,
     )
-    replay_buffer_size: int = _of_replay("replay_buffer_size")
-    replay_compression_level: int = _of_replay("replay_compression_level")
-    replay_memory_gb: float | None = _of_replay("replay_memory_gb")
-    replay_assumed_compression: float = _of_replay("replay_assumed_compression")
-    save_replay: str = _of_replay("save_replay")
+    replay_buffer_size: int = option_of(ReplayConfig, "replay_buffer_size")
+    replay_compression_level: int = option_of(ReplayConfig, "replay_compression_level")
+    replay_memory_gb: float | None = option_of(ReplayConfig, "replay_memory_gb")
+    replay_assumed_compression: float = option_of(ReplayConfig, "replay_assumed_compression")
+    save_replay: str = option_of(ReplayConfig, "save_replay")
 
     def replay(self) -> ReplayConfig:
         """A uniform replay in which nothing waits: each batch includes its new unrolls."""

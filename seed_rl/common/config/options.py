@@ -57,6 +57,7 @@ __all__ = (
     "library_flags",
     "network_options",
     "option",
+    "option_of",
     "refuse_contradiction",
     "refuse_unused",
     "run_main",
@@ -109,6 +110,12 @@ def option(
         "repeated": repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def option_of(cls: Any, name: str, **changes: Any) -> Any:
+    """The option `name` of another class, with other arguments of `option`."""
+    field = cls.__dataclass_fields__[name]
+    return dataclasses.field(default=field.default, metadata={**field.metadata, **changes})
 
 
 def from_flags(cls: type[T], **overrides: Any) -> T:

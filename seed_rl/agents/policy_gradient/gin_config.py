@@ -136,11 +136,6 @@ def bindings(part: str) -> dict[str, Any]:
         return {}
 
 
-def operative() -> str:
-    """The parameters of all parts that were used so far, as a gin file."""
-    return gin.operative_config_str()
-
-
 def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None:
     """Logs the bindings of the config that have no effect, because nothing uses their part.
 

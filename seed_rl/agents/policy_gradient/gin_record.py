@@ -112,7 +112,7 @@ def record(
       UserError: the network differs; see `saved_run.network_refusal`.
     """
     told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
-    text = gin_config.operative()
+    text = gin.operative_config_str()
     now = {**parsed(gin.config_str()), **parsed(text)}
     before = saved.parameters if saved is not None else {}
     kept = {name for name, old in before.items() if name in now and not _differ(old, now[name])}

@@ -51,6 +51,3 @@ class NumbersParser(flags.ArgumentParser):
         if isinstance(argument, (list, tuple)):
             return list(argument)
         return [self._element.parse(part) for part in argument.split(",") if part]
-
-    def flag_type(self) -> str:
-        return "numbers"

@@ -87,7 +87,11 @@ def check_multi_discrete_space(space: Any) -> None:
     Raises:
       UserError: they do not.
     """
-    _check_vector(space)
+    if len(space.shape) != 1:
+        raise UserError(
+            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
+            "wrap the environment to flatten its actions."
+        )
 
 
 def check_box_space(space: Any) -> None:
@@ -101,19 +105,11 @@ def check_box_space(space: Any) -> None:
             f"Actions must be a Box of floats with bounds, not {space}. Declare the smallest and "
             "largest useful values; use MultiDiscrete for whole numbers."
         )
-    _check_vector(space)
+    check_multi_discrete_space(space)
     if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
         raise UserError(
             f"Continuous actions must have bounds -1 and 1, but the action space is {space}. Wrap "
             "the environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
-        )
-
-
-def _check_vector(space: Any) -> None:
-    if len(space.shape) != 1:
-        raise UserError(
-            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
-            "wrap the environment to flatten its actions."
         )
 
 

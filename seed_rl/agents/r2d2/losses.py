@@ -162,10 +162,9 @@ def td_errors(
       config: options.
       q_values: <float32>[time + 1, batch, actions] of the training network.
       target_q_values: those of the target network.
-      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
+      env_outputs: nest of [time + 1, batch, ...].
       actions: <int>[time + 1, batch] taken after each step; the last is not used.
     """
-    env_outputs = EnvOutput(*env_outputs)
     q_tm1, a_tm1 = q_values[:-1], actions[:-1]
     qa_tm1 = tf.gather(q_tm1, a_tm1, batch_dims=2)
     best_t = tf.argmax(q_values[1:], axis=-1)
@@ -239,7 +238,6 @@ def replay_errors(
         the networks read in any case.
     """
     burn_in = config.burn_in
-    env_outputs = EnvOutput(*env_outputs)
 
     def run(
         network: Any, state: Nest, start: int | None = None, stop: int | None = None

@@ -59,14 +59,13 @@ def compute_loss(
       temperature: weight of the entropy, see `create_temperature`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
+      env_outputs: nest of [time + 1, batch, ...].
       actions: nest of [time + 1, batch, ...] taken after each step; the last are not used.
       rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`.
 
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
     """
-    env_outputs = EnvOutput(*env_outputs)
     seen = (prev_actions, env_outputs)
     if hasattr(network, "end_of_training_step_callback"):
         # Such a network collects statistics in calls with is_training.

@@ -72,7 +72,7 @@ def compute_loss(
       network: the one being trained, in either call form of `call_network`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
+      env_outputs: nest of [time + 1, batch, ...].
       agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
         `policy_logits` are the behaviour policy's.
       entropy_cost: weight of the entropy bonus, see `create_entropy_cost`.
@@ -86,7 +86,6 @@ def compute_loss(
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
     """
-    env_outputs = EnvOutput(*env_outputs)
     learned, _ = call_network(network, prev_actions, env_outputs, agent_state, True, True)
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)

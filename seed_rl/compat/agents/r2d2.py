@@ -160,7 +160,7 @@ def compute_loss_and_priorities_from_agent_outputs(
         options,
         training_agent_output.q_values,
         target_agent_output.q_values,
-        env_outputs,
+        EnvOutput(*env_outputs),
         agent_outputs.action,
     )
     return losses.unroll_losses(td), losses.priorities(td, eta)
@@ -188,7 +188,7 @@ def compute_loss_and_priorities(
         target_agent,
         agent_state,
         prev_actions,
-        env_outputs,
+        EnvOutput(*env_outputs),
         agent_outputs.action,
     )
     return losses.unroll_losses(td), losses.priorities(td, options.priority_eta)

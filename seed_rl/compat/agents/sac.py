@@ -118,7 +118,7 @@ def compute_loss(
         temperature,
         agent_state,
         prev_actions,
-        env_outputs,
+        EnvOutput(*env_outputs),
         agent_actions,
     )
     return loss, logger.log_session_from_dict(metrics)

@@ -94,7 +94,7 @@ def compute_loss(
         agent,
         agent_state,
         prev_actions,
-        env_outputs,
+        EnvOutput(*env_outputs),
         agent_outputs,
         entropy_cost,
         popart=popart if config.popart else None,

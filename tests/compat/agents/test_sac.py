@@ -75,7 +75,8 @@ def loss_arguments():
     specs = step_specs(LENGTH + 1)._replace(agent_state=())
     unrolls = tf.nest.map_structure(utils.make_time_major, values(specs, 5))
     network = networks.ActorCriticMLP(DISTRIBUTION, 2, (4,))
-    return network, unrolls._replace(agent_state=network.initial_state(5))
+    plain = tuple(unrolls.env_outputs)
+    return network, unrolls._replace(agent_state=network.initial_state(5), env_outputs=plain)
 
 
 def test_compute_loss():

@@ -30,7 +30,7 @@ from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.training import mean_result
 from seed_rl.common.networks import row_ops
 from seed_rl.common.normalization import replicated
-from seed_rl.common.types import EnvOutput, Unroll
+from seed_rl.common.types import Unroll
 
 Arguments = tuple[Any, ...]
 """Arguments of the loss: the first a nest of [batch, ...], the others of [time, batch, ...]."""
@@ -78,10 +78,9 @@ def train(
 
 def with_stacks(network: Any, batch: Unroll) -> Unroll:
     """`batch` with frames already stacked, if the network can do that in advance."""
-    batch = Unroll(*batch)
     if not tf.nest.flatten(batch.agent_state) or not hasattr(network, "stacked"):
         return batch
-    env_outputs, state = network.stacked(EnvOutput(*batch.env_outputs), batch.agent_state)
+    env_outputs, state = network.stacked(batch.env_outputs, batch.agent_state)
     return batch._replace(env_outputs=env_outputs, agent_state=state)
 
 
@@ -135,18 +134,16 @@ def split_into_transitions(
     Raises:
       UserError: there is a recurrent state.
     """
-    batch = Unroll(*batch)
     if tf.nest.flatten(batch.agent_state):
         raise UserError(
             "The network has a recurrent state, so its unrolls cannot be split into transitions: "
             f"--batch_mode={REPEAT} and --batch_mode={SHUFFLE} keep them whole."
         )
-    env_outputs = EnvOutput(*batch.env_outputs)
     targets, advantages = loss.compute_advantages(*batch, rewards=rewards)
     steps = tf.nest.map_structure(
-        lambda t: t[:-1], (batch.prev_actions, env_outputs, batch.agent_outputs)
+        lambda t: t[:-1], (batch.prev_actions, batch.env_outputs, batch.agent_outputs)
     )
-    per_step = (*steps, targets, advantages, loss.mask(env_outputs))
+    per_step = (*steps, targets, advantages, loss.mask(batch.env_outputs))
     flat = tf.nest.map_structure(lambda t: tf.reshape(t, [1, -1, *t.shape[2:]]), per_step)
     return (batch.agent_state, *flat)
 

@@ -16,7 +16,7 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.learner import training, variables
 from seed_rl.common.learner.algorithm import Minimize
-from seed_rl.common.types import Unroll
+from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.compat.progress_logger import ProgressLogger, Session
 
 __all__ = ["compute_advantages_and_split", "ppo_training_step", "single_epoch"]
@@ -61,7 +61,7 @@ def ppo_training_step(
     del training_strategy, virtual_batch_size, unroll_length
     settings = MinibatchSettings(batch_mode, epochs_per_step, batches_per_step)
     minimize = _minimize(loss_fn, clip_norm, optimizer)
-    result = minibatches.train(loss_fn, Unroll(*args), minimize, settings)
+    result = minibatches.train(loss_fn, _unroll(args), minimize, settings)
     return result.loss, logger.log_session_from_dict(result.metrics)
 
 
@@ -80,7 +80,7 @@ def compute_advantages_and_split(
     Raises:
       UserError: there is a recurrent state.
     """
-    return minibatches.split_into_transitions(loss_fn, Unroll(*input_args))
+    return minibatches.split_into_transitions(loss_fn, _unroll(input_args))
 
 
 def single_epoch(
@@ -110,6 +110,11 @@ def single_epoch(
     minimize = _minimize(loss_fn, clip_norm, optimizer)
     result = minibatches.run_epochs(loss_fn, args, minimize, settings)
     return result.loss, logger.log_session_from_dict(result.metrics)
+
+
+def _unroll(args: minibatches.Arguments) -> Unroll:
+    agent_state, prev_actions, env_outputs, agent_outputs = args
+    return Unroll(agent_state, prev_actions, EnvOutput(*env_outputs), agent_outputs)
 
 
 def _minimize(

@@ -305,11 +305,12 @@ def test_old_names(mode, monkeypatch):
     weights, losses, sessions = [], [], []
     for way in ("train", "step", "parts"):
         loss, optimizer = make_loss(), tf.keras.optimizers.Adam(0.01)
-        args = tuple(make_batch())
+        batch = make_batch()
+        args = tuple(batch._replace(env_outputs=tuple(batch.env_outputs)))
         if way == "train":
             minimize = make_minimize(loss, optimizer)
             settings = MinibatchSettings(mode, 1, 2)
-            mean_loss, session, _ = minibatches.train(loss, Unroll(*args), minimize, settings)
+            mean_loss, session, _ = minibatches.train(loss, batch, minimize, settings)
         elif way == "step":
             first, *rest = old_arguments(loss, optimizer, mode, 2)
             mean_loss, session = old_names.ppo_training_step(1, first, args, *rest)

@@ -51,5 +51,6 @@ def test_bases_are_those_of_the_homes():
 def test_a_bound_parameter_reaches_a_face():
     """Faces have no constructors of their own: gin must wrap those of their homes."""
     gin.parse_config("part_under_test.part = @NStep()\nNStep.n = 7")
-    assert part_under_test().n == 7
+    part = part_under_test()
+    assert part.n == 7 and isinstance(part, advantages.NStep)
     assert advantages.NStep().n == 7  # A program may also create it in Python.

@@ -17,7 +17,7 @@ from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
-from seed_rl.common.learner import devices, replicas
+from seed_rl.common.learner import replicas
 from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
@@ -57,13 +57,11 @@ class R2D2(ReplayAlgorithm):
         self.target_network = context.create_network()
         for network in (self.network, self.target_network):
             initialize(self, network, self.specs)
-        self._copy_to_target = tf.function(
-            lambda: devices.copy_variables(self.network, [self.target_network]), autograph=False
-        )
         num_steps = config.burn_in + context.config.unroll_length + 1
         kept_action = tf.TensorSpec([], tf.int32)
         kept_specs = replay_specs(self.network, self.specs, kept_action, num_steps)
-        super().__init__(replay_config, kept_specs, context.run.seed)
+        period = config.update_target_every_n_step
+        super().__init__(replay_config, kept_specs, context.run.seed, period)
 
     def make_network(self) -> tf.Module:
         return self._create_network()
@@ -120,10 +118,6 @@ class R2D2(ReplayAlgorithm):
         )
         return self._to_actions(choices), agent_state
 
-    def kept(self, unrolls: Unroll) -> Unroll:
-        # The Q-values were only needed for the initial priorities.
-        return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
-
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
         # As after training, but with the acting network's Q-values in both roles.
         rewards = self.learning_rewards(unrolls.env_outputs)
@@ -160,19 +154,6 @@ class R2D2(ReplayAlgorithm):
         }
         metrics = {name: tf.stop_gradient(value) for name, value in metrics.items()}
         return StepResult(loss, metrics, (batch.indices, priorities))
-
-    def before_first_step(self, train_steps: int) -> None:
-        super().before_first_step(train_steps)
-        if not train_steps:  # The weights may come from --init_checkpoint.
-            self._copy_to_target()
-
-    def after_step(self, feedback: Nest, train_steps: int) -> None:
-        super().after_step(feedback, train_steps)
-        if train_steps % self.config.update_target_every_n_step == 0:
-            self._copy_to_target()
-
-    def checkpointables(self) -> dict[str, Any]:
-        return {"target_agent": self.target_network, **super().checkpointables()}
 
     def _to_choices(self, actions: tf.Tensor) -> tf.Tensor:
         """Maps the environment's actions to indices from 0."""

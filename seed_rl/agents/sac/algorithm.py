@@ -26,7 +26,7 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner import devices, variables
+from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
@@ -34,7 +34,7 @@ from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_spec
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import Hindsight
-from seed_rl.common.types import EnvOutput, Unroll
+from seed_rl.common.types import EnvOutput
 
 
 class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
@@ -70,26 +70,15 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         self.temperature = losses.create_temperature(config, context.spaces.action)
         self._create_variables(self.target_network)
         self._unread = self._create_variables(self.network)
-        self._copy_to_target, self._move_target = (
-            tf.function(
-                functools.partial(
-                    devices.copy_variables, self.network, [self.target_network], fraction
-                ),
-                autograph=False,
-            )
-            for fraction in (1.0, config.target_update_tau)
-        )
         steps = context.config.unroll_length + 1
         kept_specs = replay_specs(self.network, self.specs, self.specs.action, steps)
-        ReplayAlgorithm.__init__(self, replay_config, kept_specs, context.run.seed)
+        target = config.update_target_every_n_step, config.target_update_tau
+        ReplayAlgorithm.__init__(self, replay_config, kept_specs, context.run.seed, *target)
 
     def make_network(self) -> tf.Module:
         network = super().make_network()
         self._create_variables(network)
         return network
-
-    def kept(self, unrolls: Unroll) -> Unroll:
-        return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
 
     def hindsight(self) -> Hindsight | None:
         return self._create_hindsight() if self._create_hindsight else None
@@ -131,22 +120,8 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
     def clipped_apart(self) -> list[tf.Variable]:
         return variables.trainable_variables(self.temperature)
 
-    def before_first_step(self, train_steps: int) -> None:
-        super().before_first_step(train_steps)
-        if not train_steps:  # The weights may come from --init_checkpoint.
-            self._copy_to_target()
-
-    def after_step(self, feedback: Any, train_steps: int) -> None:
-        super().after_step(feedback, train_steps)
-        if train_steps % self.config.update_target_every_n_step == 0:
-            self._move_target()
-
     def checkpointables(self) -> dict[str, Any]:
-        return {
-            "target_agent": self.target_network,
-            "temperature": self.temperature,
-            **super().checkpointables(),
-        }
+        return {"temperature": self.temperature, **super().checkpointables()}
 
     def _create_variables(self, network: tf.Module) -> list[tf.Variable]:
         """Calls every part of a network; acting only creates the variables of the actor.

@@ -1,8 +1,7 @@
-"""Base of algorithms with a replay: filling it, sampling, priorities, saving it."""
+"""Base of algorithms with a replay (filling, sampling, priorities, saving) and a target network."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import math
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from seed_rl.common.config.replay_config import SAVE_ALWAYS, SAVE_AT_STOP, Repla
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.learner import devices
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.replay_pipeline import (
     DIVERGED,
@@ -29,20 +29,30 @@ from seed_rl.common.types import Specs, Step, Unroll
 
 
 class ReplayAlgorithm(Algorithm):
-    """Trains on batches sampled from a replay of unrolls.
+    """Trains on batches sampled from a replay of unrolls, with a target network.
 
-    A subclass says what the replay keeps (`kept`) and with which priority (`initial_priorities`).
+    A subclass may say what the replay keeps (`kept`) and with which priority
+    (`initial_priorities`).
     Its `loss` takes `SampledUnrolls` and returns (indices <int64>[batch], new priorities
     <float32>[batch]) as feedback, or () to leave the priorities alone. If its `dataset` takes whole
     batches from the store, `taken_at_once` must say so.
 
     Attributes:
       replay: the unrolls.
+      target_network: follows `network`; the subclass creates both.
     """
 
     replay: PrioritizedReplay
+    target_network: tf.Module
 
-    def __init__(self, config: ReplayConfig, specs: Unroll, seed: int | None = None):
+    def __init__(
+        self,
+        config: ReplayConfig,
+        specs: Unroll,
+        seed: int | None,
+        target_period: int,
+        target_fraction: float = 1.0,
+    ):
         """Creates the replay; call it in the scope of the training strategy.
 
         Args:
@@ -50,6 +60,8 @@ class ReplayAlgorithm(Algorithm):
           specs: of what `kept` returns, for one unroll without batch dimension; see
             `replay_specs`.
           seed: makes sampling repeatable.
+          target_period: training steps from one update of the target network to the next.
+          target_fraction: of the distance by which an update moves it; 1: it becomes a copy.
 
         Raises:
           UserError: the replay would not fit into memory.
@@ -65,10 +77,19 @@ class ReplayAlgorithm(Algorithm):
         self._writer: ReplayWriter | None = None
         self._priorities = PriorityWriter(self.replay)
         self._sources: list[BatchSource] = []
+        self._target_period = target_period
+        self._target_fraction = target_fraction
+        self._move_target = tf.function(
+            lambda fraction: devices.copy_variables(self.network, [self.target_network], fraction),
+            autograph=False,
+        )
 
-    @abc.abstractmethod
     def kept(self, unrolls: Unroll) -> Unroll:
-        """What the replay keeps of unrolls [time, batch, ...] as inference recorded them."""
+        """What the replay keeps of unrolls [time, batch, ...] as inference recorded them.
+
+        By default, only the actions of the agent's outputs.
+        """
+        return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
 
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
         """Priorities <float32>[batch] of new unrolls; by default 1.
@@ -113,17 +134,24 @@ class ReplayAlgorithm(Algorithm):
         if self._writer is not None and self._writer.error is not None:
             raise self._writer.error
 
+    def before_first_step(self, train_steps: int) -> None:
+        super().before_first_step(train_steps)
+        if not train_steps:  # The weights may come from --init_checkpoint.
+            self._move_target(1.0)
+
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         super().after_step(feedback, train_steps)
         if feedback:
             self._priorities.put(*feedback)
+        if train_steps % self._target_period == 0:
+            self._move_target(self._target_fraction)
 
     def before_save(self) -> None:
         self._priorities.flush()
         self._num_inserted.assign(self.unrolls_consumed)
 
     def checkpointables(self) -> dict[str, Any]:
-        return {"inserted_unrolls": self._num_inserted}
+        return {"target_agent": self.target_network, "inserted_unrolls": self._num_inserted}
 
     def extra_files(self) -> dict[str, Any]:
         return replay_files(self.replay, self._replay_config.save_replay, lambda: self._store)

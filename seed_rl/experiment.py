@@ -109,8 +109,6 @@ def run(
       EnvironmentFailure: an environment raised; its exception is the cause.
       KeyboardInterrupt: the user pressed Ctrl-C.
     """
-    if job.create_env_fn is None:
-        raise UserError("This job cannot create environments: make it with `create_job`.")
     if actors not in KINDS:
         raise UserError(f"actors={actors!r} is not one of {', '.join(map(repr, KINDS))}.")
     environments = Environments(job.create_env_fn, job.env_config, create_batch)

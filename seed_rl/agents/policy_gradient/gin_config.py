@@ -136,7 +136,7 @@ def bindings(part: str) -> dict[str, Any]:
         return {}
 
 
-def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None:
+def warn_of_unused(options: Mapping[str, Collection[str]]) -> None:
     """Logs the bindings of the config that have no effect, because nothing uses their part.
 
     Call it after all parts have been created.
@@ -146,7 +146,7 @@ def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None
     """
     used = set(_BINDING.findall(gin.operative_config_str()))
     unused = set(_BINDING.findall(gin.config_str())) - used
-    for name, bound in (options or {}).items():
+    for name, bound in options.items():
         idle = {full for full in unused if full in bound or full.endswith(tuple(bound))}
         unused -= idle
         if name.startswith("--") and len(idle) == len(bound):

@@ -103,7 +103,7 @@ class HindsightConfig(Checked):
 
 
 def validate_warm_up(
-    replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int, learners: int = 1
+    replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int, learners: int
 ) -> None:
     """Checks that training begins before the run ends; prints a note if that takes half of it.
 

@@ -69,19 +69,18 @@ class TrainingJob:
       learning_rate_fn: optimizer step -> learning rate, for logs.
       clip_norm: maximum global norm of the gradients; None: no clipping.
       options: all options by name, stored with checkpoints.
-      action_space: of one environment; actors compare it with their own. None: no check.
-      create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
-        available.
+      action_space: of one environment; actors compare it with their own.
+      environment: the `options` of the environment, which must match to resume a saved run.
+      network: names of further `options` that must match.
+      create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment.
       env_config: passed to `create_env_fn`.
       callbacks: called by the learner, or by the first of several learners.
       learners: how many train together.
       learner_index: of this one among them.
       jit: `DeviceConfig.jit`.
-      environment: the `options` of the environment, which must match to resume a saved run.
-      network: names of further `options` that must match.
-      files: texts to write to the logdir when training starts, by file name.
       gradient_steps: environment frames -> gradient steps that take place until then, with the
-        sizes of this job. None: unknown.
+        sizes of this job.
+      files: texts to write to the logdir when training starts, by file name.
     """
 
     run: RunConfig
@@ -93,17 +92,17 @@ class TrainingJob:
     learning_rate_fn: Callable[[Any], Any]
     clip_norm: float | None
     options: dict[str, Any]
-    action_space: Any = None
-    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
-    network: frozenset[str] = frozenset()
+    action_space: Any
+    environment: dict[str, Any]
+    network: frozenset[str]
+    create_env_fn: Callable[[int, Any], Any]
+    env_config: Any
+    callbacks: Sequence[Callback]
+    learners: int
+    learner_index: int
+    jit: str
+    gradient_steps: Callable[[int], int]
     files: dict[str, str] = dataclasses.field(default_factory=dict)
-    create_env_fn: Callable[[int, Any], Any] | None = None
-    env_config: Any = None
-    callbacks: Sequence[Callback] = ()
-    learners: int = 1
-    learner_index: int = 0
-    jit: str = "false"
-    gradient_steps: Callable[[int], int] | None = None
 
     def execute(self) -> None:
         """Trains; or plays or serves, if `seed_rl.play` or `seed_rl.serve` started the program.
@@ -111,19 +110,18 @@ class TrainingJob:
         Raises:
           UserError: see `train`.
         """
-        request = self._play_request()
+        request = _play_request(self.run)
         if not request:
             self.train()
         elif policy_server.ServeRequest.is_in(request):
             policy_server.serve(self, policy_server.ServeRequest.from_json(request))
         elif from_flags(RunConfig).run_mode != ACTOR:
             playing.play(self, playing.PlayRequest.from_json(request))
-        elif self.create_env_fn is not None:  # The program has no actors of its own.
+        else:  # The program has no actors of its own.
             environment_process.serve(self.create_env, EnvironmentRequest.from_json(request))
 
     def create_env(self, index: int = 0) -> Any:
-        """Creates the environment in which to play as the `index`-th; needs `create_env_fn`."""
-        assert self.create_env_fn is not None
+        """Creates the environment in which to play as the `index`-th."""
         return self.create_env_fn(self.run.played_env_id(index), self.env_config)
 
     def train(self) -> None:
@@ -151,7 +149,7 @@ class TrainingJob:
         Raises:
           UserError: as `train`.
         """
-        if self._play_request():
+        if _play_request(self.run):
             raise UserError(
                 "This program calls `train`, which cannot play; call `execute` instead."
             )
@@ -205,10 +203,6 @@ class TrainingJob:
         config = dataclasses.replace(config, video_every=0)
         return dataclasses.replace(self, run=run, config=config, callbacks=())
 
-    def _play_request(self) -> str:
-        # The flag counts even if the program built its own RunConfig: the program must not train.
-        return self.run.play_request or from_flags(RunConfig).play_request
-
 
 def make_job(
     create_env_fn: Callable[[int, Any], Any],
@@ -256,7 +250,7 @@ def make_job(
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
     device_config = device_config or from_flags(DeviceConfig)
-    request = run.play_request or from_flags(RunConfig).play_request
+    request = _play_request(run)
     if request and not policy_server.ServeRequest.is_in(request):
         device_config = DeviceConfig("cpu:0", "cpu:0")  # A training run may be using the GPU.
     device_config.check_learners(config.batch_size, run.insecure)
@@ -308,6 +302,11 @@ def make_job(
     )
 
 
+def _play_request(run: RunConfig) -> str:
+    # The flag counts even if the program built its own RunConfig: the program must not train.
+    return run.play_request or from_flags(RunConfig).play_request
+
+
 def _gradient_steps(
     run: RunConfig, config: LearnerConfig, algorithm: Algorithm, learners: int, frames: int
 ) -> int:
@@ -334,9 +333,7 @@ def _shared(run: RunConfig, config: LearnerConfig) -> dict[str, Any]:
     return {name: values[name] for name in names}
 
 
-def _check_memory(
-    config: LearnerConfig, specs: Specs, replay_ratio: int, learners: int = 1
-) -> None:
+def _check_memory(config: LearnerConfig, specs: Specs, replay_ratio: int, learners: int) -> None:
     """Refuses batches that do not fit in memory, rather than let TensorFlow fail to allocate them.
 
     Raises:

@@ -434,8 +434,7 @@ class Learner:
 
     def _notes(self, frames: int) -> dict[str, int]:
         """What a checkpoint after so many frames says of the sizes of training steps."""
-        count = self._job.gradient_steps
-        return {_GRADIENT_STEPS: count(frames)} if count else {}
+        return {_GRADIENT_STEPS: self._job.gradient_steps(frames)}
 
     def _place_in_schedule(self, frames: int) -> None:
         """Moves to these frames in the learning rate's schedule if sizes have changed.

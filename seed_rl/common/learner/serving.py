@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -57,9 +57,10 @@ def serving(job: TrainingJob, inference: CentralInference) -> Iterator[grpc.Serv
             run.server_address,
         )
     environment = {**job.environment, **environment_agreement.counts(run)}
-    status: dict[str, Any] = {ENVIRONMENT: environment_agreement.describe(environment)}
-    if job.action_space is not None:
-        status[ACTION_SPACE] = spaces.describe(job.action_space)
+    status = {
+        ENVIRONMENT: environment_agreement.describe(environment),
+        ACTION_SPACE: spaces.describe(job.action_space),
+    }
     server.set_status(status)
     try:
         server.start()

@@ -20,7 +20,7 @@ class TaskStatistics:
       window: episodes of a task whose mean return is scored.
     """
 
-    def __init__(self, tasks: Tasks, evaluation: bool, window: int = 100):
+    def __init__(self, tasks: Tasks, evaluation: bool, window: int):
         self._tasks = tasks
         self._of = "evaluation_" if evaluation else ""
         self._recent: dict[str, collections.deque[float]] = collections.defaultdict(

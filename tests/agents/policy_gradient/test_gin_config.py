@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import pathlib
@@ -67,7 +68,9 @@ def recorded(saved, bindings=(), files=(PPO,), **chosen):
     config = OnPolicyConfig(gin_config=files, gin_bindings=bindings)
     settled = gin_record.load(config, saved, {**gin_options.of_preset(MUJOCO), **chosen}, chosen)
     algorithm = SimpleNamespace(network=create()._agent)
-    job = TrainingJob(RunConfig(logdir="here"), *[None] * 2, algorithm, *[None] * 4, options={})
+    nothing = dict.fromkeys(field.name for field in dataclasses.fields(TrainingJob))
+    parts = {"run": RunConfig(logdir="here"), "algorithm": algorithm, "options": {}, "files": {}}
+    job = TrainingJob(**{**nothing, **parts})
     return gin_record.record(job, saved, settled).options["gin"]
 
 

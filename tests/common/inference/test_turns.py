@@ -6,25 +6,21 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from gymnasium import spaces
 
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import learner
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
-from seed_rl.common.learner.devices import make_devices
-from seed_rl.common.learner.job import TrainingJob
-from seed_rl.common.types import Specs
+from seed_rl.common.learner.job import make_job
 from seed_rl.grpc import ops
+from seed_rl.testing.envs import LifeStepEnv
 from tests.helpers import network_inputs
 from tests.helpers.inference_stores import make_store, step
 from tests.helpers.op_helpers import Background
-
-SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(-1, 1, (2,))))
 
 
 def test_steps_wait_from_the_last_unroll_until_the_training_step_is_done():
@@ -165,7 +161,7 @@ class Versions(Algorithm):
     def act(self, network, env_ids, prev_actions, env_outputs, agent_state):
         version = tf.fill(tf.shape(env_ids), network.weight.read_value())
         version = tf.ensure_shape(version, env_ids.shape)
-        return Acted(tf.zeros_like(env_ids), version, agent_state)
+        return Acted(tf.zeros_like(env_ids, tf.int64), version, agent_state)
 
     def evaluate(self, prev_actions, env_outputs, agent_state):
         raise NotImplementedError
@@ -188,7 +184,12 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(
     Guards, too, the size of the queue, which holds a batch whatever its option says.
     """
     algorithm, num_steps = Versions(), 5
-    job = TrainingJob(
+    job = make_job(
+        lambda *_: LifeStepEnv(),
+        None,
+        lambda _: algorithm,
+        lambda _: (tf.keras.optimizers.SGD(1.0), lambda _: 1.0),
+        env_config={},
         run=RunConfig(server_address=socket_address, logdir=str(tmp_path), num_envs=4),
         config=LearnerConfig(
             batch_size=4,
@@ -197,15 +198,10 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(
             total_environment_frames=num_steps * 4 * 3,
             save_model=False,
         ),
-        devices=make_devices(DeviceConfig("cpu:0", "cpu:0")),
-        algorithm=algorithm,
-        specs=SPECS,
-        optimizer=tf.keras.optimizers.SGD(1.0),
-        learning_rate_fn=lambda _: 1.0,
-        clip_norm=None,
-        options={},
+        optimizer=OptimizerConfig(),
+        device_config=DeviceConfig("cpu:0", "cpu:0"),
     )
-    outputs = network_inputs.env_outputs((4,), np.zeros([4, 2], np.float32), p_done=0.0)
+    outputs = network_inputs.env_outputs((4,), np.zeros([4, 4], np.float32), p_done=0.0)
     outputs = tf.nest.map_structure(lambda t: t.numpy(), outputs)
 
     def act():

@@ -181,7 +181,6 @@ class Learner:
           Exception: see `stop_actor_loops`.
         """
         job = self._prepared
-        assert job.create_env_fn is not None
         environments = Environments(job.create_env_fn, job.env_config)
         self.stop_actor_loops()
         self.init_server()

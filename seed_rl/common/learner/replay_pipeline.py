@@ -26,6 +26,7 @@ from seed_rl.common.replay import (
     PrioritizedReplay,
     ReplayClosed,
 )
+from seed_rl.common.replay.hindsight import map_steps
 from seed_rl.common.types import Unroll
 
 MOST_AT_ONCE = 16
@@ -184,15 +185,13 @@ class BatchSource:
       mean_age: mean number of unrolls inserted after each one in recent batches.
     """
 
-    def __init__(
-        self, replay: PrioritizedReplay, batch_size: int, hindsight: Hindsight | None = None
-    ):
+    def __init__(self, replay: PrioritizedReplay, batch_size: int, hindsight: Hindsight | None):
         """Prepares the dataset; sampling starts when its first batch is requested.
 
         Args:
           replay: of `Unroll`s.
           batch_size: unrolls in a batch.
-          hindsight: applied to each batch; used by this object alone.
+          hindsight: applied to each batch; used by this object alone. None: nothing is applied.
         """
         self._replay = replay
         self._batch_size = batch_size
@@ -296,6 +295,5 @@ class ReplayMixer:
 
 def _chosen(unrolls: Unroll, rows: np.ndarray) -> Unroll:
     """The time-major unrolls of a batch at `rows`: a mask <bool>[batch] or indices <int>[n]."""
-    steps = tf.nest.map_structure(lambda array: array[:, rows], unrolls._replace(agent_state=()))
     state = tf.nest.map_structure(lambda array: array[rows], unrolls.agent_state)
-    return steps._replace(agent_state=state)
+    return map_steps(lambda array: array[:, rows], unrolls)._replace(agent_state=state)

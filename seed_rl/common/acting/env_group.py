@@ -91,13 +91,14 @@ class EnvGroup:
         """
         self._fresh_observation = None
         step = BatchStep(*self.env.step(actions))
-        rewards.check(self._env_ids, step.reward, step.raw_reward)
+        reward = rewards.numbers(self._env_ids, step.reward)
+        raw_reward = rewards.numbers(self._env_ids, step.raw_reward, "raw_reward")
         success = step.success
         if success is None:
             success = np.full(len(self._env_ids), np.nan, np.float32)
         self._report = (
-            EnvOutput(step.reward, step.done, step.observation, step.abandoned, step.episode_step),
-            step.raw_reward,
+            EnvOutput(reward, step.done, step.observation, step.abandoned, step.episode_step),
+            raw_reward,
             success,
         )
 

@@ -1,4 +1,4 @@
-"""Checks that rewards are numbers, and names environments in messages.
+"""Converts rewards to numbers, and names environments in messages.
 
 NumPy would silently convert None to NaN and a one-element array to a number, and it would look as
 if the agent were at fault.
@@ -13,7 +13,7 @@ import numpy as np
 
 from seed_rl.common.errors import UserError
 
-_REWARD, _RAW_REWARD = "reward", "raw_reward"
+_REWARD = "reward"
 
 
 def number(value: Any, env_id: int | None = None, name: str = _REWARD) -> float:
@@ -43,32 +43,27 @@ def number(value: Any, env_id: int | None = None, name: str = _REWARD) -> float:
     return float(array)
 
 
-def check(env_ids: np.ndarray, reward: Any, raw_reward: Any) -> None:
-    """Checks the rewards of a vector environment's step.
+def numbers(env_ids: np.ndarray, values: Any, name: str = _REWARD) -> np.ndarray:
+    """Converts the rewards of several environments to <float32>[k]; such an array is not copied.
 
     Args:
       env_ids: <int32>[k].
-      reward: <float32>[k], or any numbers [k].
-      raw_reward: <float32>[k], or any numbers [k].
+      values: any numbers [k].
+      name: name of the values, for the message.
 
     Raises:
-      UserError: the rewards are not numbers [k].
+      UserError: they are not numbers [k].
     """
-    for name, values in ((_REWARD, reward), (_RAW_REWARD, raw_reward)):
-        fits = type(values) is np.ndarray and values.dtype.kind == "f"
-        if not fits or values.shape != env_ids.shape:
-            _check_values(env_ids, values, name)
-
-
-def _check_values(env_ids: np.ndarray, values: Any, name: str) -> None:
-    shape = np.shape(values)
-    if shape != env_ids.shape:
+    array = np.asarray(values)
+    if array.shape != env_ids.shape:
         raise UserError(
-            f"Environments {describe_ids(env_ids)}: `{name}` has shape {list(shape)}, not "
+            f"Environments {describe_ids(env_ids)}: `{name}` has shape {list(array.shape)}, not "
             f"{list(env_ids.shape)}. Make step() return one number per environment."
         )
-    for env_id, value in zip(env_ids, values, strict=True):
-        number(value, int(env_id), name)
+    if array.dtype.kind not in "biuf":
+        pairs = zip(env_ids, array, strict=True)
+        array = np.array([number(value, int(env_id), name) for env_id, value in pairs])
+    return array if array.dtype.char == "f" else array.astype(np.float32)
 
 
 def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:

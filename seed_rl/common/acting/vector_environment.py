@@ -127,10 +127,10 @@ class VectorEnvironment:
             allowed = action_masks.allowed_actions(self.action_space, self._begun_mask)
             actions = _with_rows(actions, allowed, abandoned)
         actions = self._convert_actions(actions)
-        observation, rewards, terminated, truncated, info = self._call("step", actions)
+        observation, paid, terminated, truncated, info = self._call("step", actions)
         terminated = np.asarray(terminated, np.bool_) & ~abandoned
         truncated = np.asarray(truncated, np.bool_) & ~terminated & ~abandoned
-        reward = self._numbers(rewards, "rewards")
+        reward = rewards.numbers(self.env_ids, paid).copy()  # Changed below.
         self._episode_step += 1
         mask = self._mask(observation, info)
         raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
@@ -214,15 +214,6 @@ class VectorEnvironment:
                 f"{self._owner} has a different structure than its space ({error})."
             ) from None
 
-    def _numbers(self, values: Any, name: str) -> np.ndarray:
-        array = np.asarray(values)
-        if array.shape != self.env_ids.shape or array.dtype.kind not in "biuf":
-            raise UserError(
-                f"{self._name}: their {name} are {array.dtype.name}"
-                f"{list(array.shape)}. Make step() return one number per environment."
-            )
-        return array.astype(np.float32)  # A copy.
-
     def _extras(
         self, info: Mapping[str, Any], reward: np.ndarray, within: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -244,7 +235,7 @@ class VectorEnvironment:
                 if found.dtype == object:  # None: not known yet.
                     given &= np.array([value is not None for value in found])
                     found = np.array([0 if value is None else value for value in found])
-                values[given] = self._numbers(found, name)[given]
+                values[given] = rewards.numbers(self.env_ids, found, name)[given]
         return values
 
 

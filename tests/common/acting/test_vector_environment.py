@@ -329,6 +329,9 @@ def test_errors_of_the_environment() -> None:
     env.step = lambda actions: (np.zeros((2, 4)), np.zeros(2), *np.zeros((2, 2), bool), {})  # type: ignore[assignment,method-assign,return-value]
     with pytest.raises(UserError, match=r"float32\[2, 4\], expected float32\[3\] for each of 2"):
         vector.step(np.zeros(2, np.int64))
+    env.step = lambda actions: (np.zeros((2, 3)), [0.0, None], *np.zeros((2, 2), bool), {})  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(UserError, match="Environment 5: its reward is None"):
+        vector.step(np.zeros(2, np.int64))
     same = WithoutRows(1, AutoresetMode.SAME_STEP)
     vector = VectorEnvironment(same, [0])
     vector.reset()

@@ -21,12 +21,14 @@ from seed_rl.common.acting.environment_process import EnvironmentProcess, Intern
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
+from seed_rl.common.inference.saved_model import Act
 from seed_rl.common.nest import Nest
 from seed_rl.common.run_files import run_record
 from seed_rl.common.system import terminal
 from seed_rl.common.types import EnvOutput
 
 if TYPE_CHECKING:
+    from seed_rl.common.learner.algorithm import Algorithm
     from seed_rl.common.learner.job import TrainingJob
 
 _NEWS_S = 10.0  # Agents may get stuck, and not every environment has a time limit.
@@ -126,16 +128,21 @@ def trained_policy(
     if weights is not None:
         config = run_record.describe(job.options)
         checkpoints.load_weights(os.fspath(weights), network, config, job.network)
+    act = tf.function(acting(algorithm, sampled), autograph=False)
+    return ActingPolicy(act, network.initial_state, job.specs)
 
-    @tf.function(autograph=False)
+
+def acting(algorithm: Algorithm, sampled: bool) -> Act:
+    """Acts as in evaluation; or, if `sampled`, as environment 0 does in training."""
+    if not sampled:
+        return algorithm.evaluate
+
     def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:
-        if not sampled:
-            return algorithm.evaluate(prev_actions, env_outputs, agent_state)
         env_ids = tf.zeros_like(env_outputs.episode_step)
-        acted = algorithm.act(network, env_ids, prev_actions, env_outputs, agent_state)
+        acted = algorithm.act(algorithm.network, env_ids, prev_actions, env_outputs, agent_state)
         return acted.action, acted.agent_state
 
-    return ActingPolicy(act, network.initial_state, job.specs)
+    return act
 
 
 def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:

@@ -19,7 +19,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import CentralInference, initialize
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.inference.policy import Acted, Policy
-from seed_rl.common.learner.playing import Episode
+from seed_rl.common.learner.playing import Episode, acting
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.nest import Nest
 from seed_rl.common.run_files import checkpoint_list, run_record
@@ -57,7 +57,7 @@ class _Acting(Policy):
     """The policy of an algorithm, for environments that are not trained on."""
 
     def __init__(self, algorithm: Algorithm, sampled: bool):
-        self._algorithm, self._sampled = algorithm, sampled
+        self._act = acting(algorithm, sampled)
         self.network = algorithm.network
 
     def act(
@@ -69,11 +69,7 @@ class _Acting(Policy):
         agent_state: Nest,
     ) -> Acted:
         """See the base class."""
-        if self._sampled:
-            ids = tf.zeros_like(env_ids)
-            acted = self._algorithm.act(network, ids, prev_actions, env_outputs, agent_state)
-            return acted._replace(agent_outputs=())
-        action, state = self._algorithm.evaluate(prev_actions, env_outputs, agent_state)
+        action, state = self._act(prev_actions, env_outputs, agent_state)
         return Acted(action, (), state)
 
 

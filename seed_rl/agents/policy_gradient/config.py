@@ -190,7 +190,8 @@ def settled_sizes(
         if not flag_origins.is_chosen("batch_size_transitions"):
             config = dataclasses.replace(config, batch_size_transitions=None)
     learners = (devices or from_flags(DeviceConfig)).learners
-    envs = learners * learner_config.num_training_envs(run)
+    learner_config.check_training_envs(run)
+    envs = learners * run.training_envs
     sizes = step_sizes(config, settings, learner.unroll_length, envs, about)
     for given, name, value in (
         ("step_size_transitions", "unroll_length", sizes.unroll_length),

@@ -125,8 +125,8 @@ def check_replicas(batch_size: int, num_replicas: int) -> None:
         )
 
 
-def num_training_envs(run: RunConfig) -> int:
-    """How many environments are trained on.
+def check_training_envs(run: RunConfig) -> None:
+    """Checks that some environments are trained on.
 
     Raises:
       UserError: none is left.
@@ -136,7 +136,6 @@ def num_training_envs(run: RunConfig) -> int:
             f"--num_eval_envs={run.num_eval_envs} leaves no environment to train on; it must be "
             f"less than --num_envs={run.num_envs}."
         )
-    return run.training_envs
 
 
 def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
@@ -145,7 +144,7 @@ def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
     Raises:
       UserError: names the options to change.
     """
-    num_training_envs(run)  # Refuses to leave none.
+    check_training_envs(run)
     if run.env_batch_size > run.num_envs:
         raise UserError(
             f"--env_batch_size={run.env_batch_size} is more than --num_envs={run.num_envs}: a "

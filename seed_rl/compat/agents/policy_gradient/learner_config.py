@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.learner_config import LearnerConfig, num_training_envs
+from seed_rl.common.config.learner_config import LearnerConfig, check_training_envs
 from seed_rl.common.config.run_config import RunConfig
 
 __all__ = ["InferenceReturn", "TrainingConfig"]
@@ -30,7 +30,7 @@ class TrainingConfig(OnPolicyConfig, MinibatchSettings, LearnerConfig, RunConfig
 
     def num_training_envs(self) -> int:
         """Environments that are trained on."""
-        return self.num_envs - self.num_eval_envs
+        return self.training_envs
 
     def is_training_env(self, env_id: Any) -> Any:
         """Whether environments <int>[...] are trained on, <bool>[...]."""
@@ -49,8 +49,9 @@ class TrainingConfig(OnPolicyConfig, MinibatchSettings, LearnerConfig, RunConfig
           UserError: the sizes do not divide each other, or exclude each other; or no environment
             is left to train on.
         """
-        envs = num_training_envs(self)
-        sizes = step_sizes(self, self.part(MinibatchSettings), self.unroll_length, envs)
+        check_training_envs(self)
+        settings = self.part(MinibatchSettings)
+        sizes = step_sizes(self, settings, self.unroll_length, self.training_envs)
         return dataclasses.replace(
             self,
             unroll_length=sizes.unroll_length,

@@ -220,7 +220,7 @@ def main(
 
     Args:
       arguments: the command line.
-      after_copy: called with the local logdir each time it has been copied to a URL.
+      after_copy: called with the local logdir each time it has been copied from or to a URL.
 
     Returns:
       The exit code.

@@ -24,7 +24,7 @@ from seed_rl.common.system.backoff import backoff_s
 _TIMEOUT_S = 30.0
 _TRIES = 5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 16.0  # Half a minute in total.
-_PASSING = (429, 500, 502, 503, 504)
+_PASSING = (408, 429, 500, 502, 503, 504)
 _ROLE = "Give the job's service account the role roles/storage.objectAdmin on the bucket."
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 
@@ -149,12 +149,16 @@ class GoogleApi:
                 with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
                     return answer.read()
             except (OSError, http.client.HTTPException) as error:
-                if isinstance(error, urllib.error.HTTPError) and error.code not in _PASSING:
+                answered = isinstance(error, urllib.error.HTTPError)
+                if answered and error.code not in _PASSING:
                     raise
                 if tries == _TRIES:
+                    where = (
+                        "" if answered else " This is meant to run on a machine of Google Cloud."
+                    )
                     raise UnavailableError(
                         f"Requests to {urllib.parse.urlsplit(request.full_url).netloc} fail: "
-                        f"{error}. This is meant to run on a machine of Google Cloud."
+                        f"{error}.{where}"
                     ) from error
             self._sleep(backoff_s(tries, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
         raise AssertionError("The last try returns or raises.")

@@ -44,7 +44,8 @@ def run(
       command: gives the learner's command line for a local logdir.
       url: of the run's files.
       environment: the learner's environment variables.
-      after_copy: called with the local logdir after each round of copying.
+      after_copy: called with the local logdir as soon as it is restored, and after each round of
+        copying.
       period_s: seconds between rounds.
       stopped_code: exit code if a signal comes before the learner has started.
 
@@ -65,6 +66,7 @@ def run(
             mirror.claim()
             with mirror.showing_life():
                 mirror.restore()
+                after_copy(logdir)
                 learner = list(command(logdir))
                 signals.early = False
                 code = _run(learner, environment, signals, mirror, period_s, after_copy)

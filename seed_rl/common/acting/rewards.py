@@ -63,7 +63,7 @@ def numbers(env_ids: np.ndarray, values: Any, name: str = _REWARD) -> np.ndarray
     if array.dtype.kind not in "biuf":
         pairs = zip(env_ids, array, strict=True)
         array = np.array([number(value, int(env_id), name) for env_id, value in pairs])
-    return array if array.dtype.char == "f" else array.astype(np.float32)
+    return array.astype(np.float32, copy=False)
 
 
 def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:

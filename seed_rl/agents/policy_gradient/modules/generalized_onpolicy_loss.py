@@ -154,7 +154,6 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         Args:
           env_outputs: nest of [time + 1, batch, ...].
         """
-        env_outputs = EnvOutput(*env_outputs)
         masked = env_outputs.abandoned[1:]
         if not self._bootstrap_abandoned:
             masked &= env_outputs.done[:-1]

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import locale
 import math
 import os
 import pathlib
@@ -17,6 +18,7 @@ import tensorflow as tf
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import NumpyClient, addresses, errors, ops, wire
 from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
+from tests.helpers import run
 from tests.helpers.op_helpers import (
     INT,
     INTS,
@@ -330,6 +332,25 @@ def test_statistics_and_status(socket_address):
         assert stats["connections"] == 1 and stats["uptime_s"] > 0
         assert stats["status"] == {"frames": 5, 'strange "name"': "ü\n"}
         assert server.stats()["status"] == stats["status"]
+
+
+def test_statistics_in_a_locale_with_decimal_commas(monkeypatch, tmp_path, socket_address):
+    """Guards their JSON: libraries may set the program's locale."""
+    source = tmp_path / "source"
+    numbers = ('decimal_point ","', 'thousands_sep ""', "grouping -1")
+    source.write_text("\n".join(["LC_NUMERIC", *numbers, "END LC_NUMERIC", ""]))
+    monkeypatch.setenv("LOCPATH", str(tmp_path))
+    before = locale.setlocale(locale.LC_NUMERIC)
+    try:
+        run("localedef", "--no-archive", "-c", "-i", source, tmp_path / "commas")
+        locale.setlocale(locale.LC_NUMERIC, "commas")
+    except (FileNotFoundError, locale.Error):
+        pytest.skip("localedef is missing, or makes no such locale")
+    try:
+        with serving(socket_address, double) as server:
+            assert isinstance(server.stats()["uptime_s"], float)
+    finally:
+        locale.setlocale(locale.LC_NUMERIC, before)
 
 
 def test_the_description_and_unknown_methods(socket_address):

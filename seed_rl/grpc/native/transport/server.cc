@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <cstdio>
 #include <memory>
@@ -68,10 +69,10 @@ std::string JsonString(const std::string& text) {
   return quoted + "\"";
 }
 
+// In any locale: the program's may write a comma.
 std::string JsonNumber(double number) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.15g", number);
-  return text;
+  return {text, std::to_chars(text, text + sizeof(text), number).ptr};
 }
 
 class ServerImpl : public Server, public RpcHost {

@@ -27,7 +27,7 @@ class ServerOptions:
         the client.
       max_bytes_per_peer: the same limit in bytes.
       max_bytes: unanswered calls and unsent replies of all clients together, in bytes; None: an
-        eighth of the machine's memory, at least 1 GiB.
+        eighth of the memory that is free when the server is created, at least 1 GiB.
       token: shared secret that clients must present, of visible ASCII characters and inner spaces;
         None: no authentication. Not part of `repr`.
       tls_certificate: path of the server's certificate chain (PEM); None: no encryption. Unix

@@ -28,6 +28,7 @@ from tensorflow.python.eager import context as tf_context
 import seed_rl
 from seed_rl.common.errors import UserError
 from seed_rl.common.native import op_library
+from seed_rl.common.system.memory import available_bytes
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.bound_function import BoundFunction
 from seed_rl.grpc.channel_options import ClientOptions, ServerOptions, warn_of_bare_token
@@ -85,7 +86,7 @@ class Server:
                 max_connections=options.max_connections,
                 max_calls_per_peer=options.max_calls_per_peer,
                 max_bytes_per_peer=options.max_bytes_per_peer,
-                max_bytes=options.max_bytes or 0,
+                max_bytes=options.max_bytes or max(2**30, available_bytes() // 8),
                 keepalive_s=options.keepalive_s,
                 threads=options.threads,
             )

@@ -8,6 +8,7 @@ import resource
 import socket
 import subprocess
 import sys
+import types
 
 import grpc
 import numpy as np
@@ -208,6 +209,29 @@ def test_unread_answers_end_their_stream(options):
             wait_until(lambda: server.stats()["connections"] == 0)
         finally:
             peer.close()
+
+
+def test_each_stream_may_have_one_call(socket_address):
+    """Guards clients that read their answers, however small their share of max_bytes is."""
+    with serving(socket_address, double, options=ServerOptions(max_bytes=1)):
+        clients = [ops.Client(socket_address) for _ in range(2)]
+        assert [values(client.double(1)) for client in clients] == [2, 2]
+
+
+def test_max_bytes_follows_the_free_memory(monkeypatch, socket_address):
+    """Guards containers, whose limit may be far below the machine's memory."""
+    given, native = [], ops._ops()
+
+    def make(**options):
+        given.append(options["max_bytes"])
+        return native.seed_grpc_server(**options)
+
+    monkeypatch.setattr(ops, "_ops", lambda: types.SimpleNamespace(seed_grpc_server=make))
+    for free in (80 << 30, 1 << 30):
+        monkeypatch.setattr(ops, "available_bytes", lambda free=free: free)
+        ops.Server([socket_address])
+    ops.Server([socket_address], ServerOptions(max_bytes=5))
+    assert given == [10 << 30, 1 << 30, 5]
 
 
 def test_socket_files(tmp_path):

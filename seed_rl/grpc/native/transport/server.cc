@@ -33,12 +33,6 @@ constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
 
-// Default of max_bytes.
-int64_t SharedBytes() {
-  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::max(int64_t{1} << 30, memory / 8);
-}
-
 // Limits how long calls wait for others that arrive with them.
 constexpr int kMaxEventsBeforeDispatch = 64;
 
@@ -99,7 +93,7 @@ class ServerImpl : public Server, public RpcHost {
   size_t max_bytes_per_peer() const override { return config_.max_bytes_per_peer; }
   size_t MaxUnsentBytes() override;
   void AddUnansweredBytes(int64_t bytes) override { unanswered_bytes_ += bytes; }
-  bool TooManyBytes() const override { return unanswered_bytes_ >= max_unanswered_bytes_; }
+  bool TooManyBytes() const override { return unanswered_bytes_ >= config_.max_bytes; }
 
  private:
   // Starts gRPC with the listener's connections.
@@ -125,8 +119,7 @@ class ServerImpl : public Server, public RpcHost {
   std::vector<std::thread> threads_;  // One per queue.
 
   std::atomic<int64_t> messages_rejected_{0};
-  // Unanswered calls and unsent replies of all peers. At the limit, each may still have one.
-  const int64_t max_unanswered_bytes_ = config_.max_bytes > 0 ? config_.max_bytes : SharedBytes();
+  // Of unanswered calls and unsent replies of all peers. At max_bytes, each may still have one.
   std::atomic<int64_t> unanswered_bytes_{0};
   std::atomic<pid_t> started_by_{0};
   std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
@@ -350,7 +343,8 @@ size_t ServerImpl::MaxUnsentBytes() {
   // Accepted calls keep filling memory with their replies, so clients that do not read and hold
   // more than their share are disconnected.
   std::lock_guard<std::mutex> lock(mu_);
-  return std::min<size_t>(limit, max_unanswered_bytes_ / std::max<size_t>(1, streams_.size()));
+  const size_t share = config_.max_bytes / std::max<size_t>(1, streams_.size());
+  return std::clamp<size_t>(share, 1, limit);  // A stream may always have one reply.
 }
 
 void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) {

@@ -120,7 +120,7 @@ struct ServerConfig {
   int64_t max_connections = 4096;
   int64_t max_calls_per_peer = 1024;
   int64_t max_bytes_per_peer = 256 << 20;
-  int64_t max_bytes = 0;        // Of all peers; 0: an eighth of the memory, at least 1 GiB.
+  int64_t max_bytes = 1 << 30;  // Of all peers.
   std::string token;            // Empty: no authentication.
   std::string tls_certificate;  // PEM; empty: no TLS.
   std::string tls_key;          // PEM.

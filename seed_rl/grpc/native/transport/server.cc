@@ -354,7 +354,7 @@ void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer
   call.arrived = Clock::now();
   call.caller = rpc;
   call.id = frame.call_id();
-  call.bytes = frame.size();
+  call.bytes = message.Length();
   if (status.ok() && frame.kind() != Kind::kCall) {
     status = {Code::kInvalidArgument, "Malformed frame: servers accept only calls"};
   }

@@ -131,10 +131,10 @@ Status Frame::ParseAll(const grpc::ByteBuffer& message) {
   tensors_.clear();
   message_.clear();
   call_id_ = kUnreadableCallId;
-  message.Dump(&slices_);
-  size_ = 0;
-  for (const grpc::Slice& slice : slices_) size_ += slice.size();
-  if (size_ < kFrameHeaderBytes) return Malformed("shorter than a header");
+  size_t left = message.Length();
+  if (!message.Dump(&slices_).ok() || left < kFrameHeaderBytes) {
+    return Malformed("shorter than a header");
+  }
   Cursor cursor(&slices_);
   FrameHeader header;
   cursor.Read(reinterpret_cast<char*>(&header), sizeof(header));
@@ -146,7 +146,7 @@ Status Frame::ParseAll(const grpc::ByteBuffer& message) {
   if (header.zero != 0) return Malformed("byte 5 is not zero");
   kind_ = static_cast<Kind>(header.kind);
   code_ = header.code;
-  size_t left = size_ - kFrameHeaderBytes;
+  left -= kFrameHeaderBytes;
   if (header.message_bytes > left) return Malformed("the message is cut short");
   if (header.message_bytes > 0 && kind_ != Kind::kError) return Malformed("unexpected message");
   if (header.num_tensors > 0 && kind_ == Kind::kError) return Malformed("an error with tensors");

@@ -80,14 +80,12 @@ class Frame {
   uint32_t error_code() const { return code_; }
   const std::string& message() const { return message_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }
-  size_t size() const { return size_; }
 
  private:
   Status ParseAll(const grpc::ByteBuffer& message);
   Status ParseTensor(Cursor* cursor, size_t* left);
 
   std::vector<grpc::Slice> slices_;
-  size_t size_ = 0;
   Kind kind_ = Kind::kCall;
   uint64_t call_id_ = kUnreadableCallId;
   uint32_t code_ = 0;

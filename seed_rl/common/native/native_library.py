@@ -15,12 +15,12 @@ _FOLDER = _ROOT / "seed_rl" / "_native"
 
 
 def path(name: str) -> pathlib.Path:
-    """The file of the native library `name`, with or without the suffix `.so`.
+    """The file of the native library `name`.
 
     Raises:
       UserError: it was not built.
     """
-    file = _FOLDER / (name if name.endswith(".so") else f"{name}.so")
+    file = _FOLDER / f"{name}.so"
     if not file.exists():
         raise UserError(f"The native library {file.name} of SEED RL is missing. {how_to_build()}")
     return file

@@ -136,7 +136,8 @@ class Batch {
       throw new Ended(`An observation has ${observation.length} elements, not ${this._size}.`,
         EXIT.userError);
     }
-    this.observation.set(observation, row * this._size);
+    const isBig = typeof this.observation[0] === "bigint";
+    this.observation.set(isBig ? Array.from(observation, BigInt) : observation, row * this._size);
   }
 }
 

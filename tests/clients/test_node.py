@@ -113,6 +113,21 @@ def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:
     assert done.stdout.splitlines() == ["0 1", "1 1", "0 NaN"], done.stderr
 
 
+def test_observations_of_64_bit_integers(node: pathlib.Path) -> None:
+    """JavaScript's arrays of them take only BigInt, environments give numbers."""
+    program = """
+      import { Batch } from "./actor.js";
+      for (const dtype of ["int64", "uint64"]) {
+        const env = { observation: { dtype, shape: [2] }, reset: () => [3, 4n] };
+        const batch = new Batch([env], 0);
+        batch.reset();
+        console.log(String(batch.observation));
+      }
+    """
+    done = run("node", "--input-type=module", "--eval", program, code=0, cwd=node)
+    assert done.stdout.splitlines() == ["3,4", "3,4"]
+
+
 def test_a_lost_connection_is_closed_before_the_pause(node: pathlib.Path) -> None:
     """Otherwise the learner counts it for up to 5 s more."""
     program = """

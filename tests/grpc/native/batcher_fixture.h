@@ -5,8 +5,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -24,17 +24,24 @@ namespace seed_rl::transport {
 
 inline constexpr size_t kMiB = 1 << 20;
 
-inline Tensor Bytes(std::vector<int64_t> dims, char value) {
+// A tensor of one value.
+template <typename T>
+Tensor Filled(DType dtype, std::vector<int64_t> dims, T value) {
   Tensor tensor;
-  tensor.dtype = DType::kUint8;
+  tensor.dtype = dtype;
   tensor.dims = std::move(dims);
-  tensor.bytes = 1;
-  for (const int64_t dim : tensor.dims) tensor.bytes *= dim;
-  std::shared_ptr<char> data(new char[tensor.bytes], [](char* data) { delete[] data; });
-  std::memset(data.get(), value, tensor.bytes);
-  tensor.data = data.get();
+  size_t elements = 1;
+  for (const int64_t dim : tensor.dims) elements *= dim;
+  tensor.bytes = elements * sizeof(T);
+  std::shared_ptr<T[]> data(new T[elements]);
+  std::fill_n(data.get(), elements, value);
+  tensor.data = reinterpret_cast<const char*>(data.get());
   tensor.owner = data;
   return tensor;
+}
+
+inline Tensor Bytes(std::vector<int64_t> dims, char value) {
+  return Filled(DType::kUint8, std::move(dims), value);
 }
 
 // Runs a C++ function.

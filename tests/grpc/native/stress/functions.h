@@ -15,6 +15,7 @@
 
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
+#include "tests/grpc/native/batcher_fixture.h"
 #include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
@@ -23,19 +24,8 @@ inline constexpr uint32_t kNumFunctions = 6;
 inline constexpr int64_t kRowInts = 1500;  // 6,000 bytes: replies of several rows are borrowed.
 inline constexpr int64_t kStaticRows = 4;
 
-// A tensor of one value.
 inline Tensor Ints(std::vector<int64_t> dims, int32_t value) {
-  Tensor tensor;
-  tensor.dtype = DType::kInt32;
-  tensor.dims = std::move(dims);
-  size_t elements = 1;
-  for (const int64_t dim : tensor.dims) elements *= dim;
-  tensor.bytes = elements * sizeof(int32_t);
-  std::shared_ptr<char> data(new char[tensor.bytes], [](char* data) { delete[] data; });
-  for (size_t i = 0; i < elements; ++i) reinterpret_cast<int32_t*>(data.get())[i] = value;
-  tensor.data = data.get();
-  tensor.owner = data;
-  return tensor;
+  return Filled(DType::kInt32, std::move(dims), value);
 }
 
 // Adds one to all elements.

@@ -63,16 +63,6 @@ void ForkAndLeave(std::unique_ptr<Server>* server) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-std::string Text(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  CHECK(buffer.Dump(&slices).ok());
-  std::string text;
-  for (const grpc::Slice& slice : slices) {
-    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return text;
-}
-
 struct Outcome {
   std::mutex mu;
   std::condition_variable done;
@@ -150,11 +140,13 @@ void UseFrames(const std::string& address, int seed, std::atomic<int64_t>* answe
         const int32_t value = static_cast<int32_t>(random() % 1000);
         FrameWriter writer(Kind::kCall, id, random() % (kNumFunctions + 1), 1);
         writer.Add(Ints({static_cast<int64_t>(random() % 4) + 1, kRowInts}, value));
-        std::string frame = Text(writer.Finish());
+        grpc::Slice frame;
+        CHECK(writer.Finish().DumpToSingleSlice(&frame).ok());
         char* answer = nullptr;
         size_t bytes = 0;
-        int result = seed_frame_stream_call(stream, id, frame.data(), frame.size(),
-                                            0.001 * (random() % 5), &answer, &bytes);
+        int result =
+            seed_frame_stream_call(stream, id, reinterpret_cast<const char*>(frame.begin()),
+                                   frame.size(), 0.001 * (random() % 5), &answer, &bytes);
         if (result == kSeedFramePending) {
           result = seed_frame_stream_wait(stream, id, 0.02, &answer, &bytes);
         }

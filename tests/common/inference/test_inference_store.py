@@ -307,6 +307,14 @@ def test_wrong_row_shape_is_an_error():
         )
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_wrong_number_of_fields_is_an_error(count):
+    """Guards memory: the native code has memory for the fields of the store alone."""
+    store = make_store(num_envs=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="actions should have 1 field"):
+        store.end([0], [1], count * (np.int32([0]),), (np.zeros([1, 2], np.float32),), ())
+
+
 @pytest.mark.parametrize(("limit", "steps"), [("queue_capacity", 3), ("unrolls_per_step", 2)])
 def test_a_server_ends_while_inference_waits_for_training(socket_address, limit, steps):
     """Guards programs that shut their server down without closing the store first."""

@@ -376,11 +376,6 @@ void InferenceStore::Trained() {
   for (auto& callback : callbacks) callback();
 }
 
-bool InferenceStore::BelowCapacity() const {
-  std::lock_guard<std::mutex> lock(mu_);
-  return closed_ || queue_.size() <= options_.queue_capacity;
-}
-
 void InferenceStore::NotifyWhenBelowCapacity(std::function<void()> ready) {
   {
     std::lock_guard<std::mutex> lock(mu_);

@@ -14,8 +14,7 @@
 //  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1 steps are the first of
 //    the next one. It carries the recurrent state before its first step.
 //  - Complete unrolls wait in a queue. Batches in flight may push it past its capacity: after
-//    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
-//    back-pressure; nothing is lost.
+//    `End`, callers wait with `NotifyWhenBelowCapacity`. This is back-pressure; nothing is lost.
 //  - Without memory, `Begin` and `End` throw std::bad_alloc. Callers may then begin the same steps
 //    again, in the same or smaller batches: each counts and is recorded once.
 //  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
@@ -116,8 +115,6 @@ class InferenceStore {
   void End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids, const Rows& actions,
            const Rows& states, const Rows& steps);
 
-  // Whether the queue is within its capacity, or closed.
-  bool BelowCapacity() const;
   // Calls `ready` once the queue is within its capacity (immediately if it is already) or closed.
   void NotifyWhenBelowCapacity(std::function<void()> ready);
 

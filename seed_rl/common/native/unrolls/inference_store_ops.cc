@@ -95,6 +95,11 @@ absl::Status ToStatus(const StoreError& error) {
 // Checks that each tensor of an input list is [batch, *row shape], and returns their bytes.
 absl::Status GetRows(const tf::OpInputList& inputs, const Fields& fields, int64_t batch,
                      const char* what, InferenceStore::Rows* rows) {
+  if (inputs.size() != static_cast<int>(fields.size())) {
+    return absl::InvalidArgumentError(std::string(what) + " should have " +
+                                      std::to_string(fields.size()) + " fields but has " +
+                                      std::to_string(inputs.size()) + ".");
+  }
   for (int i = 0; i < inputs.size(); ++i) {
     tf::TensorShape expected = fields[i].shape;
     expected.InsertDim(0, batch);
@@ -278,7 +283,6 @@ class EndOp : public tf::AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(ctx, Record(ctx, resource.get()), done);
     // Completes once the queue has room: this is how a slow learner slows its actors down.
     InferenceStore& store = resource->store;
-    if (store.BelowCapacity()) return done();
     auto wait = std::make_shared<Wait>(ctx, done, std::move(resource));
     wait->Until([&store](auto ready) { store.NotifyWhenBelowCapacity(std::move(ready)); }, done);
   }

@@ -19,7 +19,7 @@ directory=${1:-runs/results}
 kept=docs/results
 studies=(
   mujoco_ppo mujoco_ppo_v4 atari_ppo_cleanrl football_academy atari_ppo atari_classics_laser
-  mujoco_sac atari_r2d2 atari_classics_vtrace atari5_laser freeway_vtrace
+  mujoco_sac atari_r2d2 atari_pqn atari_classics_vtrace atari5_laser freeway_vtrace
 )
 
 copy_results() { # FROM TO

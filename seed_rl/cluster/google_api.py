@@ -149,13 +149,12 @@ class GoogleApi:
                 with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
                     return answer.read()
             except (OSError, http.client.HTTPException) as error:
-                answered = isinstance(error, urllib.error.HTTPError)
-                if answered and error.code not in _PASSING:
-                    raise
+                where = " This is meant to run on a machine of Google Cloud."
+                if isinstance(error, urllib.error.HTTPError):
+                    if error.code not in _PASSING:
+                        raise
+                    where = ""
                 if tries == _TRIES:
-                    where = (
-                        "" if answered else " This is meant to run on a machine of Google Cloud."
-                    )
                     raise UnavailableError(
                         f"Requests to {urllib.parse.urlsplit(request.full_url).netloc} fail: "
                         f"{error}.{where}"

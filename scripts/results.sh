@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the studies behind docs/results, one after the other and niced: an estimated 30 hours or more
-# on two cores. Ctrl-C, SIGTERM or a closed terminal saves and stops; the same command continues.
+# Runs the studies behind docs/results, one after the other and niced: an estimated 70 hours on two
+# cores in all. Ctrl-C, SIGTERM or a closed terminal saves and stops; the same command continues.
 # Runs whose results are in docs/results are not run again, so another machine continues from a clone.
 #
 # scripts/results.sh [DIRECTORY]         (default: runs/results)

@@ -20,9 +20,8 @@ from seed_rl.common.monitoring import plots as curves
 from seed_rl.common.system import files
 from seed_rl.study import directory, finished, plots, runner, statistics
 from seed_rl.study.finished import FinishedRun, FinishedStudy, Task
-from seed_rl.study.percentiles import Interval
 from seed_rl.study.references import Reference, comparable, read_references
-from seed_rl.study.statistics import Scores
+from seed_rl.study.statistics import Interval, Scores
 
 ZERO, ONE = "random", "human"
 """The methods whose scores are 0 and 1 in normalized scores by default."""

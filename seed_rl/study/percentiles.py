@@ -44,6 +44,7 @@ from seed_rl.study.directory import Study
 from seed_rl.study.fields import Scalar
 from seed_rl.study.results import Performance
 from seed_rl.study.spec import Choice
+from seed_rl.study.statistics import Interval
 
 FILE_NAME = "percentiles.csv"
 PERMILLE = 950
@@ -52,14 +53,6 @@ FEWEST = 3
 BINS = 4
 RESAMPLES = 1000
 _MOST_VALUES = 8  # Integer ranges with more are divided into bins.
-
-
-class Interval(NamedTuple):
-    """An estimate and its 95 % confidence interval."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 class Value(NamedTuple):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring.plots import figure, save
-from seed_rl.study.percentiles import Interval, Value
+from seed_rl.study.percentiles import Value
 from seed_rl.study.spec import Choice
+from seed_rl.study.statistics import Interval
 
 DIRECTORY = "plots"
 THRESHOLDS = np.linspace(0, 2, 201)
@@ -30,7 +31,7 @@ def draw_all(path: Path, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> 
     for choice, values in analyses:
         if not values:
             continue
-        out = path / DIRECTORY / (re.sub(r"[^\w.-]+", "_", choice.name) + ".png")
+        out = path / DIRECTORY / f"{quote(choice.name, safe='')}.png"
         try:
             out.parent.mkdir(exist_ok=True)
         except OSError as error:
@@ -50,7 +51,9 @@ def draw(choice: Choice, values: Sequence[Value], out: Path) -> None:
     left, right = made.subplots(1, 2)
     _draw_percentiles(left, values)
     _draw_shares(right, values)
-    title = choice.target if choice.target.strip("-") == choice.name else _title(choice)
+    title = choice.target
+    if title.strip("-") != choice.name:
+        title = f"{choice.name}: {title}"
     if choice.conditions:
         wanted = [f"{k} = {' or '.join(map(str, v))}" for k, v in choice.conditions.items()]
         title += f" (if {', '.join(wanted)})"
@@ -126,7 +129,3 @@ def _finite(values: Sequence[Value]) -> list[float]:
     """The finite numbers to be shown: an error bar down to -inf ends at the lowest of them."""
     intervals = [value.percentile for value in values if value.percentile is not None]
     return [x for interval in intervals for x in interval if math.isfinite(x)]
-
-
-def _title(choice: Choice) -> str:
-    return f"{choice.name}: {choice.target}"

@@ -11,8 +11,8 @@ import numpy as np
 
 from seed_rl.study import fields
 from seed_rl.study.fields import Scalar
-from seed_rl.study.percentiles import Interval
 from seed_rl.study.spec import Spec
+from seed_rl.study.statistics import Interval
 
 _TRAINING = "training return"
 _SAMPLED = "sampled actions"

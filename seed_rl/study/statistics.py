@@ -18,15 +18,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from seed_rl.study.percentiles import Interval
 
 RESAMPLES = 2000
 Scores = Sequence[Sequence[float]]
 """For each task, the scores of its seeds."""
+
+
+class Interval(NamedTuple):
+    """An estimate and its 95 % confidence interval."""
+
+    estimate: float
+    low: float
+    high: float
 
 
 def iqm(*tasks: Any, axis: int = -1) -> Any:

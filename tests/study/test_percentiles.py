@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
-from seed_rl.study import percentiles, performance
+from seed_rl.study import percentiles, performance, plots
 from seed_rl.study.results import Performance
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Choice, Measure
@@ -159,3 +159,11 @@ def test_frames_per_second_are_without_pauses(tmp_path):
     log.add([row(frames, 1.0)._replace(time=time) for frames, time in times[1:]])
     log.flush()
     assert performance.frames_per_s(tmp_path) == (10 + 20 + 30) / (1 + 1 + 3)
+
+
+def test_each_choice_has_a_figure_of_its_own(tmp_path, monkeypatch):
+    """Guards figures of choices whose names differ in what a file's name cannot have."""
+    monkeypatch.setattr(plots, "draw", lambda choice, values, out: None)
+    choices = [Choice(name, "uniform", (0, 1)) for name in ("a/b", "a b", "a_b")]
+    paths = plots.draw_all(tmp_path, [(choice, [None]) for choice in choices])
+    assert len(set(paths)) == 3 and {path.parent for path in paths} == {tmp_path / "plots"}

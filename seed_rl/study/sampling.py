@@ -34,7 +34,7 @@ class Configuration(NamedTuple):
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-def draw(spec: Spec, trial: optuna.Trial) -> dict[str, Scalar]:
+def draw(spec: Spec, trial: optuna.trial.BaseTrial) -> dict[str, Scalar]:
     """The values of a trial, in the order of the choices; values that it already has are kept."""
     values: dict[str, Scalar] = {}
     for choice in spec.choices:
@@ -88,7 +88,7 @@ def covering(spec: Spec, configurations: Iterable[Configuration]) -> list[Config
     return chosen
 
 
-def _suggest(choice: Choice, trial: optuna.Trial) -> Scalar:
+def _suggest(choice: Choice, trial: optuna.trial.BaseTrial) -> Scalar:
     if choice.kind == "values":
         value: Scalar = json.loads(
             trial.suggest_categorical(choice.name, [label(value) for value in choice.domain])

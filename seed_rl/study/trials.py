@@ -96,20 +96,31 @@ class Trials:
         configurations however often the study is stopped and resumed.
         """
         number = len(self._study.get_trials(deepcopy=False))
+        if self._spec.sampler.name == "tpe":
+            self._study.sampler = self._sampler(number)
+            return self._draw(self._study.ask())
+        trial: optuna.trial.BaseTrial
         if self._spec.sampler.name == "grid":
             values = grid(self._spec.choices)[number]
             labels = {name: sampling.label(value) for name, value in values.items()}
-            self._study.enqueue_trial(labels, user_attrs={_VALUES: values})
+            trial = optuna.trial.FixedTrial(labels)
         else:
-            self._study.sampler = self._sampler(number)
-        return self._draw(self._study.ask())
+            trial = optuna.create_study(sampler=self._sampler(number)).ask()
+        values = sampling.draw(self._spec, trial)
+        self._study.add_trial(  # One line of the journal: it is drawn as a whole or not at all.
+            optuna.trial.create_trial(
+                state=_State.RUNNING,
+                params=trial.params,
+                distributions=trial.distributions,
+                user_attrs={_VALUES: values},
+            )
+        )
+        return Configuration(number, values)
 
     def recover(self) -> None:
-        """Completes a configuration that a killed study had only partly drawn."""
+        """Completes a configuration that a killed study had only partly drawn, with "tpe"."""
         for frozen in self._study.get_trials(deepcopy=False):
-            if frozen.state == _State.WAITING:
-                self._draw(self._study.ask())
-            elif _VALUES not in frozen.user_attrs:
+            if _VALUES not in frozen.user_attrs:
                 self._study.sampler = self._sampler(frozen.number)
                 self._draw(self._live(frozen.number))
 
@@ -134,7 +145,7 @@ class Trials:
         self._study.tell(number, performance, state=state, skip_if_finished=True)
 
     def _draw(self, trial: optuna.Trial) -> Configuration:
-        values = trial.user_attrs.get(_VALUES) or sampling.draw(self._spec, trial)
+        values = sampling.draw(self._spec, trial)
         trial.set_user_attr(_VALUES, values)
         return Configuration(trial.number, values)
 

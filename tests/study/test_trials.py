@@ -23,8 +23,23 @@ def test_a_resumed_study_draws_what_an_uninterrupted_one_would(spec, tmp_path):
     assert Trials(spec, path).configurations() == trials.preview(spec)[:4]
 
 
-def test_what_a_killed_study_has_half_written_is_completed(spec, tmp_path):
+def test_a_configuration_is_drawn_as_a_whole_or_not_at_all(spec, tmp_path):
+    """Guards a study killed at any line of its journal from continuing with other values."""
+    path = tmp_path / "journal"
+    Trials(spec, path).ask()
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:kept]))
+        resumed = Trials(spec, path)
+        resumed.recover()
+        while len(resumed.configurations()) < 2:
+            resumed.ask()
+        assert Trials(spec, path).configurations() == trials.preview(spec)[:2]
+
+
+def test_what_a_killed_study_has_half_written_is_completed(change, tmp_path):
     """The journal ends within a line, and before that within a configuration."""
+    spec = spec_lib.from_json(change("tpe", "sampler"))
     path = tmp_path / "journal"
     Trials(spec, path).ask()
     lines = path.read_bytes().splitlines(keepends=True)

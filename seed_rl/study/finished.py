@@ -109,7 +109,7 @@ def read(path: Path) -> FinishedStudy:
     record = directory.read(path)
     if record is None:
         raise UserError(f"There is no study in {path}.")
-    if not all((path / name).exists() for name in (results.FILE_NAME, results.CURVES)):
+    if not all((path / name).exists() for name in (directory.RESULTS, results.CURVES)):
         raise UserError(
             f"{path} lacks results.csv or curves.csv: a study writes them when it ends, or with "
             "--results_only."
@@ -121,7 +121,7 @@ def read(path: Path) -> FinishedStudy:
         points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
     tasks: dict[str, Task] = {}
     unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
-    for row in directory.read_results(path / results.FILE_NAME, spec):
+    for row in directory.read_results(path / directory.RESULTS, spec):
         evaluated = int(row["evaluation_episodes"]) > 0
         score = row["evaluation_mean" if evaluated else "final_return"]
         if row["status"] != "done" or not score:

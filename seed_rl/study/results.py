@@ -17,9 +17,8 @@ from seed_rl.study import directory, fields, performance
 from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.performance import Rating
 from seed_rl.study.sampling import Configuration
-from seed_rl.study.spec import Spec
+from seed_rl.study.spec import RESULT_COLUMNS, RUN_COLUMNS, Spec
 
-FILE_NAME = directory.RESULTS
 CURVES = "curves.csv"
 CURVE_COLUMNS: fields.Columns = {
     **dict.fromkeys(("configuration", "seed", "frames"), int),
@@ -27,9 +26,6 @@ CURVE_COLUMNS: fields.Columns = {
 }
 POINTS = 50
 """Points of a learning curve."""
-
-
-_EVALUATION = ("evaluation_mean", "evaluation_std", "evaluation_median", "evaluation_episodes")
 
 
 class Result(NamedTuple):
@@ -118,14 +114,12 @@ def write(study: Study, results: Sequence[Result]) -> Path:
       UserError: it cannot be written.
     """
     names = [choice.name for choice in study.spec.choices]
-    header: list[object] = ["configuration", "seed", *names]
-    header += ["performance", "final_return", "episodes", *_EVALUATION]
-    header += ["frames_per_s", "status", "note"]
-    rows: list[list[object]] = [header]
+    header = [*RUN_COLUMNS, *names, *RESULT_COLUMNS]
+    rows: list[list[object]] = [[*header]]
     for result in results:
         configuration, seed = result.run.configuration, result.run.seed
         if (record := result.run.record) is not None:
-            rows.append([record[str(name)] for name in header])
+            rows.append([record[name] for name in header])
             continue
         rating: tuple[object, ...] = ("", "", "")
         if result.rating is not None:
@@ -139,7 +133,7 @@ def write(study: Study, results: Sequence[Result]) -> Path:
         row = [configuration.number, seed, *sampled, *rating, *played, len(scores)]
         rows.append([*row, rate, result.status, note])
     _write_curves(study, results)
-    return write_table(study.path / FILE_NAME, rows)
+    return write_table(study.path / directory.RESULTS, rows)
 
 
 def _write_curves(study: Study, results: Sequence[Result]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seed_rl.common.config import familiar_names
 from seed_rl.common.errors import UserError
 from seed_rl.launch import arguments, games
 from seed_rl.study import fields
@@ -36,6 +37,13 @@ _OWN_FLAGS = {
     "notensorboard": "runs of a study have none; start one over its directory",
 }
 _CHOICE_KEYS = (*KINDS, "flag", "gin", "if")
+RUN_COLUMNS = ("configuration", "seed")
+RESULT_COLUMNS = (
+    *("performance", "final_return", "episodes"),
+    *("evaluation_mean", "evaluation_std", "evaluation_median", "evaluation_episodes"),
+    *("frames_per_s", "status", "note"),
+)
+"""Columns of results.csv; those of the choices stand between `RUN_COLUMNS` and these."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Choice:
     @property
     def target(self) -> str:
         """What it sets, for messages and comparisons."""
-        return f"--{self.flag}" if self.flag else self.gin
+        return _option(self.flag) if self.flag else self.gin
 
     @property
     def low(self) -> float:
@@ -288,6 +296,11 @@ def _choices(value: Any, where: str) -> tuple[Choice, ...]:
     choices: dict[str, Choice] = {}
     values = fields.mapping(value, where)
     for name, given in values.items():
+        if name in (*RUN_COLUMNS, *RESULT_COLUMNS):
+            raise UserError(
+                f"{where}: {quoted(name)} is a column of results.csv; choose another name, and say "
+                'with "flag" or "gin" what it sets.'
+            )
         choices[name] = _choice(name, given, choices, list(values), f"{where}: {quoted(name)}")
     return tuple(choices.values())
 
@@ -385,8 +398,12 @@ def same(a: Any, b: Any) -> bool:
 def _check_flag(name: str, where: str) -> None:
     if name.startswith("-") or "=" in name or not name.isprintable():
         raise UserError(f"{where}: write the flag's bare name, {quoted(name.strip('-'))}.")
-    if name in _OWN_FLAGS:
-        raise UserError(f"{where}: a study sets --{name} itself; {_OWN_FLAGS[name]}.")
+    if (ours := familiar_names.ours(name, _OWN_FLAGS)) in _OWN_FLAGS:
+        raise UserError(f"{where}: a study sets --{name} itself; {_OWN_FLAGS[ours]}.")
+
+
+def _option(flag: str) -> str:
+    return f"--{familiar_names.SAME.get(flag, flag)}"
 
 
 def _check_gin(name: str, where: str) -> None:
@@ -398,7 +415,7 @@ def _check_gin(name: str, where: str) -> None:
 
 def _check_targets(spec: Spec, where: str) -> None:
     """Refuses flags and bindings that would be set twice in one run."""
-    fixed = {f"--{name}" for name in spec.flags} | set(spec.bindings)
+    fixed = {*map(_option, spec.flags), *spec.bindings}
     for number, choice in enumerate(spec.choices):
         if choice.target in fixed:
             raise UserError(f"{where}: {choice.target} is both fixed and sampled; remove one.")

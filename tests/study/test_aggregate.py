@@ -11,7 +11,8 @@ import pytest
 import scipy.stats
 
 from seed_rl.study import aggregate, finished, program, statistics
-from seed_rl.study.results import CURVES, FILE_NAME
+from seed_rl.study.directory import RESULTS
+from seed_rl.study.results import CURVES
 from seed_rl.study.spec import Choice
 
 SPEC = {
@@ -64,7 +65,7 @@ def folder(tmp_path):
         f"{c},{s},{task},1,{score - 10 * s},9,{score},1,1,10,500,{status},\n"
         for c, s, task, score, status in rows
     ]
-    (path / FILE_NAME).write_text(HEADER + "".join(lines) + "1,3,B-v1,,,,,,,0,400,running,\n")
+    (path / RESULTS).write_text(HEADER + "".join(lines) + "1,3,B-v1,,,,,,,0,400,running,\n")
     curve = [f"{c},{s},{frames},{score}\n" for c, s, _, score, _ in rows for frames in (500, 1000)]
     (path / CURVES).write_text("configuration,seed,frames,return\n" + "".join(curve))
     (tmp_path / "references.csv").write_text(REFERENCES)
@@ -108,7 +109,7 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
     # A copy of the three files is enough, and gives the same page.
     copy = tmp_path / "copy" / folder.name
     copy.mkdir(parents=True)
-    for name in ("study.json", FILE_NAME, CURVES):
+    for name in ("study.json", RESULTS, CURVES):
         shutil.copy(folder / name, copy)
     assert program.main(["aggregate", str(copy), *command[2:], f"--page={page}"]) == 0
     assert page.read_text() == text
@@ -149,7 +150,7 @@ def test_sampled_sticky_actions_are_those_of_the_configuration(folder):
 )
 def test_settings_are_named(folder, capsys, flag, first, second):
     """A study of a setting is of one environment, whose references it has, too."""
-    for path, write in ((folder / "study.json", json.dumps), (folder / FILE_NAME, str)):
+    for path, write in ((folder / "study.json", json.dumps), (folder / RESULTS, str)):
         text = path.read_text().replace("env_name", "setting")
         text = text.replace('"choices"', f'"flags": {{"{flag}": "C"}}, "choices"')
         for task, value in (("A-v1", first), ("B-v1", second)):
@@ -269,8 +270,8 @@ def test_what_is_no_number_is_named(folder, tmp_path, capsys, column, value):
 @pytest.mark.parametrize(
     ("name", "before", "after", "named"),
     [
-        (FILE_NAME, "0,1,", "0,one,", "results.csv, row 1: seed: "),
-        (FILE_NAME, "final_return", "last_return", "results.csv lacks the columns final_return"),
+        (RESULTS, "0,1,", "0,one,", "results.csv, row 1: seed: "),
+        (RESULTS, "final_return", "last_return", "results.csv lacks the columns final_return"),
         (CURVES, "0,1,1000,", "0,1,1000 frames,", "curves.csv, row 2: frames: "),
         (CURVES, "0,1,1000,", "0,1,1000,?", "curves.csv, row 2: return: "),
     ],
@@ -327,7 +328,7 @@ def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
 
 def test_a_training_return_does_not_replace_scores_that_are_not_finite(folder):
     """Guards tables of evaluations, which would list a training return as one."""
-    table = folder / FILE_NAME
+    table = folder / RESULTS
     row = "0,1,A-v1,1,50,9,60,1,1,10,500,done,\n"
     for instead, score in (("50,9,,,,10", None), ("50,9,,,,0", 50)):
         text = table.read_text()
@@ -340,8 +341,8 @@ def test_a_training_return_does_not_replace_scores_that_are_not_finite(folder):
 
 def test_a_run_without_a_finished_episode_keeps_its_score(folder):
     """Guards means from leaving out agents that got stuck, the worst of all."""
-    rows = (folder / FILE_NAME).read_text().replace("0,2,A-v1,1,90,9,", "0,2,A-v1,,,,")
-    (folder / FILE_NAME).write_text(rows)
+    rows = (folder / RESULTS).read_text().replace("0,2,A-v1,1,90,9,", "0,2,A-v1,,,,")
+    (folder / RESULTS).write_text(rows)
     curves = (folder / CURVES).read_text().splitlines(keepends=True)
     (folder / CURVES).write_text("".join(row for row in curves if not row.startswith("0,2,")))
     study = finished.read(folder)

@@ -42,6 +42,7 @@ _PACKAGES = (
     *("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "opencv-python-headless", "mujoco"),
     "envpool",
 )
+_PLACE = ("commits", "machines", "versions")
 _MAY_GROW = ("configurations", "seeds")
 _EVALUATION = ("evaluation_episodes", "evaluation_actions")
 _MAY_CHANGE = ("description", *_EVALUATION)
@@ -169,12 +170,6 @@ class Study:
             for seed, name in enumerate(names, 1)
         ]
 
-    @property
-    def finished(self) -> bool:
-        """Whether all runs are done."""
-        done = sum(run.done(self.spec) for run in self.runs())
-        return done == self.spec.configurations * self.spec.seeds
-
     def evaluated_elsewhere(self) -> list[int]:
         """For each run in results.csv without a logdir, the number of episodes behind its score."""
         return [
@@ -205,31 +200,31 @@ class Study:
         """Prepares the directory before anything runs; only for the study that holds its lock.
 
         Raises:
-          UserError: the directory cannot be written, or has results of another study.
+          OSError: the directory cannot be written.
+          UserError: it has results of another study.
         """
-        before = read(self.path)
-        machine = f"{processor.cores()} cores ({processor.model()})"
-        here = {"commits": commit(), "machines": machine, "versions": versions()}
-        try:
-            if before is None:  # First: the files below without it would be of something else.
-                self.path.mkdir(parents=True, exist_ok=True)
-                self._write_record({}, here)
-            for name in ("runs", "logs"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-            trials.drop_torn_line(self.path / trials.FILE_NAME)
-            self.trials.recover()
-            self.draw_recorded()
-            if self.finished:  # What ran it was not this.
-                here = dict.fromkeys(here, "")
-            self._write_record(before or {}, here)
-        except OSError as error:
-            raise UserError(
-                f"Cannot write to {self.path}: {error.strerror}. Free some space, or choose "
-                "another directory with --logdir=DIR."
-            ) from error
+        if read(self.path) is None:  # First: the files below without it would be of something else.
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._write_record({})
+        for name in ("runs", "logs"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        trials.drop_torn_line(self.path / trials.FILE_NAME)
+        self.trials.recover()
+        self.draw_recorded()
+        self._write_record({})
 
-    def _write_record(self, before: Mapping[str, Any], here: Mapping[str, str]) -> None:
-        record = {name: _with(before.get(name, ()), value) for name, value in here.items()}
+    def record_place(self) -> None:
+        """Writes that runs start here: at this commit, on this machine, with these versions.
+
+        Raises:
+          OSError: the directory cannot be written.
+        """
+        machine = f"{processor.cores()} cores ({processor.model()})"
+        self._write_record({"commits": commit(), "machines": machine, "versions": versions()})
+
+    def _write_record(self, here: Mapping[str, str]) -> None:
+        before = read(self.path) or {}
+        record = {name: _with(before.get(name, ()), here.get(name, "")) for name in _PLACE}
         text = json.dumps({"spec": spec_lib.to_json(self.spec), **record}, indent=1)
         files.write_atomically(self.path / FILE_NAME, f"{text}\n")
 

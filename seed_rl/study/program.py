@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import shlex
 import sys
@@ -49,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logdirs.check(path)
     study = directory.open_study(path, spec.load(options.spec))
     if options.results_only:
-        if directory.read(study.path) is None:
+        if (record := directory.read(study.path)) is None:
             raise UserError(f"There is no study in {path}.")
+        # By its own spec, of which evaluations may have been changed since.
+        study = dataclasses.replace(study, spec=spec.from_json(record["spec"]))
         study.draw_recorded()
         code = _report(study, stopped=False)
     else:
@@ -98,6 +101,11 @@ def _run(study: Study, parallel: int, retry_failed: bool) -> int:
         work = runner.Runner(study, parallel, retry_failed, display.create(title))
         work.run()
         return _report(study, work.stopped)
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {study.path}: {error.strerror}. Free some space and repeat the "
+            "command, or choose another directory with --logdir=DIR."
+        ) from error
     finally:
         lock.release()
 

@@ -216,6 +216,8 @@ class Runner:
             self._fail(run, f"cannot be started: {error}")
             return
         self._running[run] = Running(process, time.time(), gpu)
+        if not self._starts:
+            self._study.record_place()
         self._starts.setdefault(run, time.time())
         what = f"starts: {run.configuration}" if trains else "is evaluated"
         on = f" ({nvidia.VISIBLE}={gpu})" if gpu else ""
@@ -281,7 +283,8 @@ class Runner:
         if self._study.spec.pruner.name == "none" or time.monotonic() < self._next_report:
             return
         self._next_report = time.monotonic() + _REPORT_PERIOD_S
-        for run in [run for run in self._running if run.seed == 1 and run not in self._stopping]:
+        exempt = self._stopping | self._evaluated
+        for run in [run for run in self._running if run.seed == 1 and run not in exempt]:
             self._report(run)
             if self._study.trials.prune(run.configuration.number):
                 self._panel.say(f"configuration {run.configuration.number} is pruned")

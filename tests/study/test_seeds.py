@@ -114,12 +114,3 @@ def test_a_seed_that_failed_runs_again(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "_run", lambda _, __, retry_failed: started.append(retry_failed))
     program.main(["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"])
     assert started == [True]
-
-
-def test_messages_name_the_flags_of_the_launcher(tmp_path, capsys):
-    """Guards advice that the launcher refuses."""
-    (tmp_path / "study").mkdir()
-    (tmp_path / "study/thesis.tex").touch()
-    line = ["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"]
-    assert program.main(line) == 2
-    assert "another directory with --logdir=DIR" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Studies as processes: to the end, stopped, killed, resumed, refused, failed."""
 
 import csv
+import errno
 import json
 import os
 import pathlib
@@ -136,8 +137,9 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     assert row["status"] == "done" and row["evaluation_episodes"] == "2"
     assert (float(row["evaluation_mean"]), float(row["evaluation_std"])) == (7.5, 0.5)
     assert study.starts() == ["end"]
-    # With other actions they are played again.
+    # With other actions they are played again, but what was played stands until then.
     study.spec["evaluation_actions"] = "sampled"
+    assert study.run("--results_only") == 0 and study.rows() == [row]
     assert study.run() == 0 and study.rows()[0]["status"] == "stopped"
     assert study.run() == 0 and study.rows() == [row] and study.starts() == ["end"]
     curve = study.rows("curves.csv")
@@ -146,10 +148,6 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     assert len(record["commits"]) <= 1  # None outside a checkout.
     assert record["machines"] == [f"{processor.cores()} cores ({processor.model()})"]
     assert f"numpy {np.__version__}" in record["versions"][0].split(", ")
-    # Where nothing is left to run, nothing has run.
-    (study.path / "study.json").write_text(json.dumps(record | {"machines": ["elsewhere"]}))
-    assert study.run() == 0
-    assert json.loads((study.path / "study.json").read_text())["machines"] == ["elsewhere"]
 
 
 @pytest.mark.slow
@@ -249,8 +247,12 @@ def test_failures_are_reported_and_others_continue(study):
     # A value that fails is the worst, not left out.
     worst = [row for row in study.rows("percentiles.csv") if row["value"] == "fail=2"]
     assert worst[0]["p95"] == "-inf" and worst[0]["best"] == "0"
+    # Where nothing is left to run, nothing has run.
+    record = json.loads((study.path / "study.json").read_text()) | {"machines": ["elsewhere"]}
+    (study.path / "study.json").write_text(json.dumps(record))
     assert study.run() == 1
     assert study.starts(number) == ["fail=2"]
+    assert json.loads((study.path / "study.json").read_text()) == record
     assert study.run("--retry_failed") == 1
     assert study.starts(number) == ["fail=2"] * 2
 
@@ -336,12 +338,40 @@ def test_one_study_per_directory_of_one_spec(study):
     assert study.starts() == ["train"]
 
 
+def test_a_full_disk_is_a_user_error(study, capsys, monkeypatch):
+    """Guards against a traceback after days."""
+    study.file.write_text(json.dumps(study.spec))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(trials.Trials, "ask", mock.Mock(side_effect=full))
+    monkeypatch.setattr(runner, "check", lambda study, say: None)
+    assert program.main([str(study.file), f"--logdir={study.path}"]) == 2
+    message = f"Cannot write to {study.path}: No space left on device. Free some space and repeat"
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_evaluated_is_not_pruned(tmp_path, spec_json, monkeypatch):
+    """Guards a finished run, whose score would be lost."""
+    begun = directory.open_study(tmp_path, spec.from_json(spec_json | {"pruner": "median"}))
+    begun.write()
+    work = runner.Runner(begun, 1, False, mock.Mock())
+    run, _ = begun.runs_of(begun.trials.ask())
+    monkeypatch.setattr(begun.trials, "prune", lambda number: True)
+    work._running[run] = mock.MagicMock()
+    work._evaluated.add(run)
+    work._prune()
+    assert not work._stopping
+
+
 def test_a_directory_of_something_else_is_refused(study, capsys):
+    """Guards advice that the program refuses, of which `./run_local.sh --seeds=N` is another."""
     study.path.mkdir()
     (study.path / "thesis.tex").write_text("")
     study.file.write_text(json.dumps(study.spec))
-    for flag in ("logdir", "directory"):  # The second is an older name.
-        assert program.main([str(study.file), f"--{flag}={study.path}"]) == 2
+    of_seeds = ["seeds", "gym", "vtrace", "1", "8", "--env_name=CartPole-v1", "--seeds=3"]
+    of_seeds += ["--total_environment_frames=9", f"--logdir={study.path}"]
+    ways = [[str(study.file), f"--{flag}={study.path}"] for flag in ("logdir", "directory")]
+    for line in (*ways, of_seeds):  # "directory" is an older name.
+        assert program.main(line) == 2
         assert "has files, but no study. " in (message := capsys.readouterr().err)
         assert "another directory with --logdir=DIR" in message
 
@@ -363,7 +393,7 @@ def test_a_study_killed_at_its_start_begins_again(tmp_path, spec_json, monkeypat
             begun.write()
     again = directory.open_study(begun.path, begun.spec)
     again.write()
-    assert directory.read(begun.path)["versions"] == [directory.versions()]
+    assert directory.read(begun.path)["spec"] == spec.to_json(begun.spec)
 
 
 def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):

@@ -11,35 +11,24 @@ from seed_rl.common.acting.actor import ActorConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.compat.programs import environment_options
 
-__all__ = ["ActorConfig", "actor_loop", "are_summaries_enabled"]
+__all__ = ["actor_loop", "are_summaries_enabled"]
 
 
-def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
-    """Whether this actor logs its timing; without options, with those of the flags."""
-    return actor.are_summaries_enabled(config or from_flags(ActorConfig))
+def are_summaries_enabled() -> bool:
+    """Whether this actor, with the options of the flags, logs its timing."""
+    return actor.are_summaries_enabled(from_flags(ActorConfig))
 
 
 def actor_loop(
-    create_env_fn: Callable[[int, Any], Any],
-    config: Any = None,
-    env_config: Any = None,
-    *,
-    log_period: float = 1,
-    **functions: Any,
+    create_env_fn: Callable[[int, Any], Any], config: Any = None, log_period: float = 1
 ) -> None:
-    """As `acting.actor.actor_loop`.
+    """As `acting.actor.actor_loop`, with the actor's options from the flags.
 
     Args:
-      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
-      config: an `ActorConfig`. Anything else is taken as `env_config`; the options of the actor
-        then come from the flags, as do those of its environments if there is no `env_config`.
-      env_config: options of the environments.
+      create_env_fn: `create_env_fn(env_id, config)` returns an environment.
+      config: options of the environments; None: those of the flags.
       log_period: multiplies `actor_log_period_s`.
-      **functions: see `acting.actor.actor_loop`.
     """
-    if not isinstance(config, ActorConfig):
-        env_config = environment_options(config if env_config is None else env_config)
-        config = from_flags(ActorConfig)
-    period_s = config.actor_log_period_s * log_period
-    config = dataclasses.replace(config, actor_log_period_s=period_s)
-    actor.actor_loop(create_env_fn, config, env_config, **functions)
+    own = from_flags(ActorConfig)
+    own = dataclasses.replace(own, actor_log_period_s=own.actor_log_period_s * log_period)
+    actor.actor_loop(create_env_fn, own, environment_options(config))

@@ -16,6 +16,10 @@ MODULES = f"{AGENT}.modules"
 # One name a line. `Class(...)` is its constructor; a base class is named where programs rely on it;
 # `Tuple = a, b` has these fields.
 NAMES = {
+    "seed_rl.common.actor": """
+        are_summaries_enabled()
+        actor_loop(create_env_fn, config=None, log_period=1)
+    """,
     "seed_rl.common.env_wrappers": """
         spec_to_box(spec)
         flatten_and_concatenate_obs(obs_dict)

@@ -29,17 +29,18 @@ def main():
     before()
     from seed_rl.atari import env
     from seed_rl.common import (
-        actor,
+        actor,  # noqa: F401 - its import may not define flags either.
         common_flags,  # noqa: F401 - brings flags.
         utils,
     )
+    from seed_rl.common.acting.actor import ActorConfig
     from seed_rl.common.config import options
     from seed_rl.compat.imported_flags import as_config
 
     after()
     values = flags.FLAGS
     values(sys.argv)
-    actor_config = options.from_flags(actor.ActorConfig)
+    actor_config = options.from_flags(ActorConfig)
     game = as_config(env.AtariConfig, None)
     print(values.run_mode, values.batch_size, values.logdir, actor_config.task, game.game)
     print(values.num_action_repeats, utils.config_from_flags()["game"])

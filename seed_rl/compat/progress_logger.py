@@ -138,7 +138,7 @@ class ProgressLogger:
 
     def _harvest(self) -> dict[str, tuple[float, float]]:
         """By name, sum and number (not zero) of the values since the last call."""
-        harvest = {}
+        harvest: dict[str, tuple[float, float]] = {}
         for names, variable in list(self._sums.items()):
             total = variable.read_value()
             # Subtracted rather than reset: a step may have been added in between. A sum that is not
@@ -148,8 +148,9 @@ class ProgressLogger:
                 variable.assign(tf.zeros_like(variable))
             *sums, count = total.numpy().tolist()
             if count:
-                pairs = zip(names, sums, strict=True)
-                harvest.update({name: (value, count) for name, value in pairs})
+                for name, value in zip(names, sums, strict=True):
+                    earlier, number = harvest.get(name, (0.0, 0.0))
+                    harvest[name] = earlier + value, number + count
         return harvest
 
     def _write(self) -> None:

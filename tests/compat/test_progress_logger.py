@@ -31,6 +31,16 @@ def test_progress_logger_writes_means(tmp_path, in_graph):
     assert scalars == {"V/mean": [(80, 3.0)], "loss": [(80, -2.0)], "extra": [(80, 7.0)]}
 
 
+def test_a_name_of_two_kinds_of_step(tmp_path):
+    """Guards values that are logged beside different others: their mean is over all steps."""
+    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000)
+    logger.start()
+    for loss, other in ((1.0, "actor"), (5.0, "critic"), (6.0, "critic")):
+        logger.step_end({"loss": tf.constant(loss), other: tf.constant(1.0)})
+    logger.shutdown()
+    assert read_points(tmp_path)["loss"] == [(3, 4.0)]
+
+
 def test_progress_logger_loses_no_step_while_it_writes():
     # Steps are logged while the writing thread harvests as fast as it can.
     logger = ProgressLogger(None, initial_period=1e-4, period_factor=1.0)

@@ -36,6 +36,8 @@ _HOMES = {
     "update_config": "seed_rl.compat.shared_config",
 }
 
+__all__ = list(_HOMES)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
@@ -44,7 +46,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(module), own_name or name)
     globals()[name] = value
     return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)

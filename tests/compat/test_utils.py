@@ -10,7 +10,7 @@ from seed_rl.common.types import EnvOutput
 
 
 def test_every_name_of_the_facade_exists():
-    for name in dir(utils):
+    for name in utils.__all__:
         assert getattr(utils, name) is not None
     assert utils.EnvOutput is EnvOutput
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -132,7 +132,8 @@ def compute_loss(
         "value/target": mean(soft_value),
         **v_metrics,
     }
-    if (std := mean_std(pi_tm1)) is not None:
+    std = mean_std(pi_tm1)
+    if std is not None:
         metrics["policy/std"] = mean(std)
     loss = policy_loss + v_loss + q_loss + temperature_loss
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}

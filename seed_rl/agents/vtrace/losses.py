@@ -161,7 +161,8 @@ def compute_loss(
         "value/explained_variance": mean.explained_variance(v_tm1, returns.vs),
         "policy/advantage": mean(returns.pg_advantages),
     }
-    if (std := mean_std(pi_tm1)) is not None:
+    std = mean_std(pi_tm1)
+    if std is not None:
         metrics["policy/std"] = mean(std)
     if config.trust_region is not None:
         metrics["policy/trusted"] = mean(trusted)

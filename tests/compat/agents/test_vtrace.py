@@ -84,10 +84,11 @@ class Separate(Pair):
         return super().__call__((prev_actions, env_outputs), agent_state, unroll, is_training)
 
 
-def test_compute_loss_logs_what_our_loss_returns():
-    """Guards the signature with a logger, env outputs in a plain tuple, and that both forms of an
-    agent give the same loss.
+def test_compute_loss_logs_what_our_loss_returns(caplog, monkeypatch):
+    """Guards the signature with a logger, env outputs in a plain tuple, that both forms of an
+    agent give the same loss, and that AutoGraph, which such programs use, converts it.
     """
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
     rng = np.random.default_rng(0)
     shape = [6, 3]
     batch = learner.Unroll(
@@ -114,7 +115,8 @@ def test_compute_loss_logs_what_our_loss_returns():
     logger = utils.ProgressLogger()
     batch = batch._replace(env_outputs=tuple(batch.env_outputs))
     for agent in (Separate(), Pair()):
-        loss, session = learner.compute_loss(logger, distribution, agent, *batch)
+        loss, session = tf.function(learner.compute_loss)(logger, distribution, agent, *batch)
         np.testing.assert_allclose(loss, expected, rtol=1e-6)
         np.testing.assert_allclose(session["policy/entropy"], metrics["policy/entropy"])
         logger.step_end(session)
+    assert "AutoGraph could not transform" not in caplog.text

@@ -270,7 +270,8 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         loss = policy_loss + self._baseline_cost * self._value_loss(
             learned.baseline, acted.baseline, targets, mask
         )
-        if (std := mean_std(self._distribution(learned.policy_logits))) is not None:
+        std = mean_std(self._distribution(learned.policy_logits))
+        if std is not None:
             self.log("policy/std", replicas.BatchMean(mask)(std))
         if self._regularizer is not None:
             losses, adjustment = self._regularization(learned, acted, mask, with_logging=True)

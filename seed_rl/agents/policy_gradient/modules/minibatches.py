@@ -161,7 +161,7 @@ def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: b
     """
     if not looped:
         return mean_result([step(tf.constant(index)) for index in range(count)])
-    names: list[str] = []
+    names = list[str]()  # AutoGraph of old programs takes no annotation here.
 
     def numbers(index: tf.Tensor) -> tf.Tensor:
         result = step(index)

@@ -369,6 +369,22 @@ def test_only_allowed_actions_are_tried(place: str) -> None:
     assert any(f"Action masks: in the {place}" in fact for fact in facts)
 
 
+def masked_images() -> Any:
+    env = MaskedEnv("observation")
+    image = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+    space = spaces.Dict({**env.observation_space.spaces, "observation": image})
+    blank = np.zeros(image.shape, np.uint8)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda observation: {**observation, "observation": blank}, space
+    )
+
+
+def test_networks_do_not_see_masks() -> None:
+    """Guards that a mask counts as no second input beside an image."""
+    facts, _ = check_env.check(GymConfig(f"{HERE}:masked_images"), QUICK)
+    assert any("network: convolutions." in fact for fact in facts), facts
+
+
 def test_no_such_environment_is_an_error_of_the_call() -> None:
     with pytest.raises(UserError, match="Did you mean CartPole-v1"):
         check_env.check(GymConfig("CartPool-v1"), QUICK)

@@ -213,7 +213,8 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
         described = space_lib.describe(observations), space_lib.describe(actions)
     except Exception:  # A finding gives the reason.
         return []
-    images = [space_lib.is_image(leaf) for leaf in space_lib.leaf_spaces(observations)]
+    seen = action_masks.without_mask(observations)
+    images = [space_lib.is_image(leaf) for leaf in space_lib.leaf_spaces(seen)]
     network = "convolutions" if all(images) else "dense layers"
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"

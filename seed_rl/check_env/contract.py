@@ -63,7 +63,7 @@ class Contract:
         self._calls = itertools.count(1)
 
     def check(self, steps: int, make: Callable[[], Any]) -> None:
-        """Everything but speed and memory, in about three times `steps` steps.
+        """Everything but speed and memory, in at most `steps` + 600 steps.
 
         Args:
           steps: at least so many with random actions.

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.check_env.findings import Findings, Unusable
+from seed_rl.common.acting import env_wrappers
 from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.errors import UserError
 
@@ -27,7 +28,7 @@ def check_spaces(
             findings.must("space", str(error), "Learner and actors refuse to start.", "Wrap it.")
             raise Unusable from None
     for leaf in space_lib.leaf_spaces(actions):
-        if isinstance(leaf, spaces.Box) and not (leaf.is_bounded() and leaf.dtype.kind == "f"):
+        if isinstance(leaf, spaces.Box) and not env_wrappers.is_bounded(leaf):
             findings.must(
                 "actions",
                 f"The actions {leaf} have no bounds, or are whole numbers.",
@@ -42,7 +43,7 @@ def check_spaces(
 def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
     if not isinstance(leaf, spaces.Box) or len(leaf.shape) != 3:
         return
-    if leaf.dtype != np.uint8 and max(leaf.shape[-3:]) >= space_lib.SMALLEST_IMAGE:
+    if leaf.dtype != np.uint8 and max(leaf.shape) >= space_lib.SMALLEST_IMAGE:
         size = 4 * int(np.prod(leaf.shape))
         findings.should(
             "float_image",
@@ -51,11 +52,9 @@ def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
             "Return uint8 from 0 to 255 (in the space, too); networks scale it to [0, 1] "
             "themselves.",
         )
-    channels, *sides = leaf.shape
     if (
         leaf.dtype != np.uint8
-        and channels <= 16
-        and min(sides) >= space_lib.SMALLEST_IMAGE
+        and env_wrappers.has_channels_first(leaf.shape)
         and not space_lib.is_image(leaf)
     ):
         findings.should(

@@ -380,10 +380,14 @@ def is_channels_first(space: spaces.Space[Any]) -> bool:
 
     Networks take [height, width, channels].
     """
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
         return False
-    channels, height, width = space.shape
-    return channels <= _MOST_CHANNELS and min(height, width) >= SMALLEST_IMAGE
+    return has_channels_first(space.shape)
+
+
+def has_channels_first(shape: Sequence[int]) -> bool:
+    """Whether the shape is that of images [channels, height, width]."""
+    return len(shape) == 3 and shape[0] <= _MOST_CHANNELS and min(shape[1:]) >= SMALLEST_IMAGE
 
 
 def is_bounded(space: spaces.Space[Any]) -> bool:

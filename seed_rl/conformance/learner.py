@@ -111,13 +111,8 @@ class Learner:
             initial_state=(),
             step_specs=Step(specs.action, specs.env_output, ()),
         )
-        rows = tf.nest.map_structure(
-            lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), specs.env_output
-        )
-        ids = tf.TensorSpec([None], tf.int32, "env_ids"), tf.TensorSpec([None], tf.int64, "run_ids")
-        numbers = [tf.TensorSpec([None], tf.float32, n) for n in ("raw_rewards", "successes")]
 
-        @tf.function(input_signature=[*ids, rows, *numbers], autograph=False)
+        @tf.function(input_signature=env_specs.call_signature(specs), autograph=False)
         def inference(env_ids: Any, run_ids: Any, outputs: Any, raw: Any, successes: Any) -> Any:
             prev_actions, state = store.begin(env_ids, run_ids, outputs, raw, successes)
             with tf.control_dependencies(tf.nest.flatten(prev_actions)):
@@ -203,7 +198,7 @@ class Learner:
         self, env_id: int, run_id: int, row: EnvOutput, raw: Any, success: Any, action: Any
     ) -> None:
         if env_id not in self.environments:
-            raise Violation(f"environment {env_id}: --task=1 --env_batch_size=2 has only {ENV_IDS}")
+            raise Violation(f"environment {env_id} is not one of {ENV_IDS}")
         self.environments[env_id].report(
             Row(
                 run_id,

@@ -69,6 +69,17 @@ def specs(observation_space: Any, action_space: Any) -> Specs:
     )
 
 
+def call_signature(specs: Specs) -> tuple[Nest, ...]:
+    """What `inference` takes of a batch of environments; see `CentralInference`."""
+    return (
+        tf.TensorSpec([None], tf.int32, "env_ids"),
+        tf.TensorSpec([None], tf.int64, "run_ids"),
+        map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), specs.env_output),
+        tf.TensorSpec([None], tf.float32, "raw_rewards"),
+        tf.TensorSpec([None], tf.float32, "successes"),
+    )
+
+
 def tensor_spec_from_gym_space(space: Any, name: str = "observation") -> Nest:
     """Nest of `tf.TensorSpec` of a space's values, as sent over the wire.
 

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted, Policy
 from seed_rl.common.nest import Nest
@@ -101,20 +102,7 @@ class CentralInference:
             act(size)
 
     def _function(self, number: int, device: str, network: tf.Module) -> Any:
-        batched = tf.nest.map_structure(
-            lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), self._specs.env_output
-        )
-
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.int32, "env_ids"),
-                tf.TensorSpec([None], tf.int64, "run_ids"),
-                batched,
-                tf.TensorSpec([None], tf.float32, "raw_rewards"),
-                tf.TensorSpec([None], tf.float32, "successes"),
-            ],
-            autograph=False,
-        )
+        @tf.function(input_signature=env_specs.call_signature(self._specs), autograph=False)
         def inference(
             env_ids: tf.Tensor,
             run_ids: tf.Tensor,

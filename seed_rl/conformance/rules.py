@@ -103,8 +103,10 @@ class Environment:
     def _check_values(self, row: Row) -> None:
         numbers = row.reward, row.raw_reward, *nest.flatten(row.observation)
         for number in numbers:
-            if not (np.abs(np.asarray(number, np.float64)) < LARGEST).all():
-                raise Violation(f"{self.name}: rewards and observations must be finite, below 1e9")
+            if not (np.abs(np.asarray(number, np.float64)) <= LARGEST).all():
+                raise Violation(
+                    f"{self.name}: rewards and observations must be finite, at most {LARGEST:.0e}"
+                )
         if not (np.isnan(row.success) or row.success in (0.0, 1.0)):
             raise Violation(f"{self.name}: success is {row.success:g}, not 1, 0 or NaN")
         if isinstance(row.observation, dict) and action_masks.KEY in row.observation:

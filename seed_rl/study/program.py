@@ -102,9 +102,13 @@ def _run(study: Study, parallel: int, retry_failed: bool) -> int:
         work.run()
         return _report(study, work.stopped)
     except OSError as error:
+        full = files.is_no_room(error)
+        if not full and not error.filename:  # A closed terminal, or no more processes.
+            raise
+        room = "Free some space and repeat the command, or choose" if full else "Choose"
         raise UserError(
-            f"Cannot write to {study.path}: {error.strerror}. Free some space and repeat the "
-            "command, or choose another directory with --logdir=DIR."
+            f"Cannot write to {study.path}: {error.strerror}. {room} another directory with "
+            "--logdir=DIR."
         ) from error
     finally:
         lock.release()

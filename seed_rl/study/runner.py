@@ -283,8 +283,8 @@ class Runner:
         if self._study.spec.pruner.name == "none" or time.monotonic() < self._next_report:
             return
         self._next_report = time.monotonic() + _REPORT_PERIOD_S
-        exempt = self._stopping | self._evaluated
-        for run in [run for run in self._running if run.seed == 1 and run not in exempt]:
+        first = [run for run in self._running if run.seed == 1 and run not in self._stopping]
+        for run in [run for run in first if not run.trained]:  # Those only need their score.
             self._report(run)
             if self._study.trials.prune(run.configuration.number):
                 self._panel.say(f"configuration {run.configuration.number} is pruned")

@@ -415,7 +415,10 @@ def _check_gin(name: str, where: str) -> None:
 
 def _check_targets(spec: Spec, where: str) -> None:
     """Refuses flags and bindings that would be set twice in one run."""
-    fixed = {*map(_option, spec.flags), *spec.bindings}
+    options = [_option(name) for name in spec.flags]
+    if twice := sorted({name for name in options if options.count(name) > 1}):
+        raise UserError(f'{where}: "flags" sets {twice[0]} under two names; remove one.')
+    fixed = {*options, *spec.bindings}
     for number, choice in enumerate(spec.choices):
         if choice.target in fixed:
             raise UserError(f"{where}: {choice.target} is both fixed and sampled; remove one.")

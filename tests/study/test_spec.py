@@ -73,6 +73,7 @@ MISTAKES = [
     ({"values": [1]}, ("choices", "episodes"), '"episodes" is a column of results.csv'),
     (5, ("flags", "frames"), 'a study sets --frames itself; set "frames"'),
     (0.1, ("flags", "lr"), "--learning_rate is both fixed and sampled"),
+    ({"lr": 1, "learning_rate": 2}, ("flags",), '"flags" sets --learning_rate under two names'),
     ("samples", ("evaluation_actions",), 'no actions "samples"; did you mean "sampled"?'),
     ("tpd", ("sampler",), '"sampler" has no "tpd"; did you mean "tpe"?'),
     ({"median": {}, "none": {}}, ("pruner",), '"pruner" must be one of none, median, '),

@@ -349,15 +349,15 @@ def test_a_full_disk_is_a_user_error(study, capsys, monkeypatch):
     assert message in capsys.readouterr().err
 
 
-def test_a_run_that_is_being_evaluated_is_not_pruned(tmp_path, spec_json, monkeypatch):
-    """Guards a finished run, whose score would be lost."""
+def test_a_run_that_is_trained_is_not_pruned(tmp_path, spec_json, monkeypatch):
+    """Guards its score, which an evaluation has yet to give."""
     begun = directory.open_study(tmp_path, spec.from_json(spec_json | {"pruner": "median"}))
     begun.write()
     work = runner.Runner(begun, 1, False, mock.Mock())
     run, _ = begun.runs_of(begun.trials.ask())
     monkeypatch.setattr(begun.trials, "prune", lambda number: True)
     work._running[run] = mock.MagicMock()
-    work._evaluated.add(run)
+    monkeypatch.setattr(type(run), "trained", True)
     work._prune()
     assert not work._stopping
 

@@ -46,3 +46,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(module), own_name or name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

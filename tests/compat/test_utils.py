@@ -10,6 +10,7 @@ from seed_rl.common.types import EnvOutput
 
 
 def test_every_name_of_the_facade_exists():
+    assert dir(utils) == sorted(utils.__all__)  # Also those that nothing has imported yet.
     for name in utils.__all__:
         assert getattr(utils, name) is not None
     assert utils.EnvOutput is EnvOutput

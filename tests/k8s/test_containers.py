@@ -343,8 +343,8 @@ def test_no_cluster(name, tmp_path, free_port):
     assert "The context is here." in done.stderr
 
 
-def test_a_namespace_that_holds_a_run(tmp_path):
-    """Guards the ConfigMaps of a run, which its next pods would read."""
+def submitted(tmp_path, answers, *options):
+    """`submit.sh` with a cluster that answers so, a `case` of sh, and kubectl's command lines."""
     log = tmp_path / "log"
     stand_in(
         tmp_path / "kubectl",
@@ -352,37 +352,38 @@ def test_a_namespace_that_holds_a_run(tmp_path):
         echo "$*" >> {log}
         case "$*" in
           kustomize*) exec {kubectl()} "$@" ;;
-          *"get jobset"*) echo "error: the server has no resource type jobset" >&2; exit 1 ;;
-          *"get job "*) printf 'job.batch/actors\\njob.batch/learner\\n' ;;
-          *"get configmap run"*) echo pong ;;
+          {answers}
         esac
         """,
     )
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
-    done = script("submit.sh", *IMAGES, "--engine=plain", "atari", "vtrace", "8", PATH=path)
+    done = script("submit.sh", *IMAGES, *options, "atari", "vtrace", "8", PATH=path)
+    return done, log.read_text()
+
+
+def test_a_namespace_that_holds_a_run(tmp_path):
+    """Guards the ConfigMaps of a run, which its next pods would read."""
+    done, log = submitted(
+        tmp_path,
+        """
+        *"get jobset"*) echo "error: the server has no resource type jobset" >&2; exit 1 ;;
+        *"get job "*) printf 'job.batch/actors\\njob.batch/learner\\n' ;;
+        *"get configmap run"*) echo pong ;;
+        """,
+        "--engine=plain",
+    )
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert "namespace seed-rl holds a run already: job.batch/actors, job.batch/learner" in line
     assert "(--run=pong)" in line and "delete job --selector=" in line
-    assert "apply" not in log.read_text()
+    assert "apply" not in log
 
 
 def test_a_refused_object_stops_all(tmp_path):
     """Guards against a learner that starts, though the script says that nothing was applied."""
-    log = tmp_path / "log"
-    stand_in(
-        tmp_path / "kubectl",
-        f"""
-        echo "$*" >> {log}
-        case "$*" in
-          kustomize*) exec {kubectl()} "$@" ;;
-          *dry-run=server*) echo 'The PersistentVolumeClaim "runs" is invalid' >&2; exit 1 ;;
-        esac
-        """,
-    )
-    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
-    done = script("submit.sh", *IMAGES, "atari", "vtrace", "8", PATH=path)
+    refusal = """*dry-run=server*) echo 'PersistentVolumeClaim "runs" is invalid' >&2; exit 1 ;;"""
+    done, log = submitted(tmp_path, refusal)
     assert done.returncode == 2
     assert "--storage_class and --with=tensorboard" in done.stderr
-    (applied,) = [line for line in log.read_text().splitlines() if " apply " in line]
+    (applied,) = [line for line in log.splitlines() if " apply " in line]
     assert "--dry-run=server" in applied

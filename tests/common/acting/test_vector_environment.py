@@ -316,26 +316,34 @@ def test_a_single_environment_is_no_vector_environment() -> None:
         VectorEnvironment(Walk(0), [0])
 
 
-def test_errors_of_the_environment() -> None:
+def test_errors_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     env = WithoutRows(2, AutoresetMode.NEXT_STEP)
     vector = VectorEnvironment(env, [4, 5])
     vector.reset()
-    env.step = lambda actions: 1 / 0  # type: ignore[method-assign]
+    monkeypatch.setattr(env, "step", lambda actions: 1 / 0)
     with pytest.raises(EnvironmentFailure, match=r"Environments 4 to 5 raised in step\(\)"):
         vector.step(np.zeros(2, np.int64))
-    env.step = mock.Mock(side_effect=DependencyNotInstalled("pip install thing"))  # type: ignore[method-assign]
+    monkeypatch.setattr(
+        env, "step", mock.Mock(side_effect=DependencyNotInstalled("pip install thing"))
+    )
     with pytest.raises(UserError, match="pip install thing"):
         vector.step(np.zeros(2, np.int64))
-    env.step = lambda actions: (np.zeros((2, 4)), np.zeros(2), *np.zeros((2, 2), bool), {})  # type: ignore[assignment,method-assign,return-value]
+    monkeypatch.setattr(
+        env, "step", lambda actions: (np.zeros((2, 4)), np.zeros(2), *np.zeros((2, 2), bool), {})
+    )
     with pytest.raises(UserError, match=r"float32\[2, 4\], expected float32\[3\] for each of 2"):
         vector.step(np.zeros(2, np.int64))
-    env.step = lambda actions: (np.zeros((2, 3)), [0.0, None], *np.zeros((2, 2), bool), {})  # type: ignore[assignment,method-assign,return-value]
+    monkeypatch.setattr(
+        env, "step", lambda actions: (np.zeros((2, 3)), [0.0, None], *np.zeros((2, 2), bool), {})
+    )
     with pytest.raises(UserError, match="Environment 5: its reward is None"):
         vector.step(np.zeros(2, np.int64))
     same = WithoutRows(1, AutoresetMode.SAME_STEP)
     vector = VectorEnvironment(same, [0])
     vector.reset()
-    same.step = lambda actions: (np.zeros((1, 3)), [0.0], [False], [True], {})  # type: ignore[assignment,method-assign,return-value]
+    monkeypatch.setattr(
+        same, "step", lambda actions: (np.zeros((1, 3)), [0.0], [False], [True], {})
+    )
     with pytest.raises(UserError, match="final_obs"):
         vector.step(np.zeros(1, np.int64))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import TORSOS, compute_dtype_option
-from seed_rl.common.config.options import Checked, from_flags, option
+from seed_rl.common.config.network_config import TORSOS, TorsoConfig
+from seed_rl.common.config.options import Checked, from_flags, option, option_of
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
@@ -53,7 +53,7 @@ class FootballNetworkConfig(Checked):
         choices=("gfootball", *TORSOS),
         network=True,
     )
-    compute_dtype: str = compute_dtype_option()
+    compute_dtype: str = option_of(TorsoConfig, "compute_dtype")
 
 
 def create_agent(

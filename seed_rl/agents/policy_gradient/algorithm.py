@@ -99,19 +99,10 @@ def create_job(
 ) -> TrainingJob:
     """Assembles agent, environment and devices; `create_job(...).execute()` trains.
 
-    Args:
-      create_env_fn: see `job.make_job`.
-      create_agent_fn: see `algorithm.CreateAgent`.
-      create_optimizer_fn: see `job.make_job`.
-      create_loss: see `CreateLoss`.
-      on_policy: sizes of a training step; by default those of the flags.
-      settings: minibatches of a training step; by default those of the flags.
-      continuous: options of continuous actions.
-      optimizer: options of the default optimizer, and of gradient clipping.
-      run: options shared with the actors; by default those of the flags.
-      config: options of the learner; by default those of the flags. Its `batch_size` is not used.
-      algorithm: `PolicyGradient` or a subclass with the same constructor arguments.
-      **options: `env_config`, `device_config`, `devices` and `callbacks` of `job.make_job`.
+    All but `create_loss`, `on_policy`, `settings` and `algorithm` are arguments of `job.make_job`,
+    but the `batch_size` of `config` is not used. `on_policy` and `settings` are by default those of
+    the flags; `continuous` and `optimizer`, which programs configure with gin, are not. A subclass
+    as `algorithm` has the same constructor arguments.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -187,18 +187,9 @@ def create_job(
 ) -> TrainingJob:
     """Assembles PQN, environment and devices; `create_job(...).execute()` trains.
 
-    Args:
-      create_env_fn: see `job.make_job`.
-      create_agent_fn: see `algorithm.CreateAgent`; the network is that of `PQN`.
-      create_optimizer_fn: see `job.make_job`.
-      pqn: options of acting and learning; by default those of the flags.
-      step: sizes of a training step; by default those of the flags.
-      settings: minibatches of a training step; by default those of the flags.
-      run: options shared with the actors; by default those of the flags.
-      config: options of the learner; by default those of the flags. Its `batch_size` is not used.
-      algorithm: `PQN` or a subclass with the same constructor arguments.
-      **options: `env_config`, `optimizer`, `device_config`, `devices` and `callbacks` of
-        `job.make_job`.
+    The first arguments, `run`, `config` and `options` are those of `job.make_job`, but the
+    `batch_size` of `config` is not used. The network is that of `PQN`. Options of the agent are by
+    default those of the flags. A subclass as `algorithm` has the same constructor arguments.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

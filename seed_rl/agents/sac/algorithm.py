@@ -160,18 +160,9 @@ def create_job(
 ) -> TrainingJob:
     """Assembles SAC, environment and devices; `create_job(...).execute()` trains.
 
-    Args:
-      create_env_fn: see `job.make_job`.
-      create_agent_fn: see `algorithm.CreateAgent`; for the methods of the network, see `networks`.
-      create_optimizer_fn: see `job.make_job`.
-      sac: options of the loss; by default those of the flags, as for the other options.
-      replay: options of the replay.
-      hindsight: options of hindsight replay.
-      continuous: options of continuous actions.
-      config: options of the learner.
-      env_config: passed to `create_env_fn`.
-      algorithm: `SAC` or a subclass with the same constructor arguments.
-      **options: `run`, `optimizer`, `device_config` and `callbacks` of `job.make_job`.
+    The first arguments, `config`, `env_config` and `options` are those of `job.make_job`; for the
+    methods of the network, see `networks`. Options of the agent are by default those of the flags.
+    A subclass as `algorithm` has the same constructor arguments.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -129,14 +129,7 @@ def validate(
     *,
     learners: int = 1,
 ) -> None:
-    """Checks the options against each other.
-
-    Args:
-      run: options shared with the actors.
-      learner: options of the learner.
-      replay: options of the replay.
-      hindsight: options of hindsight replay.
-      learners: how many train together.
+    """Checks the options against each other, for so many learners that train together.
 
     Raises:
       UserError: naming the options to change.

@@ -204,16 +204,8 @@ def create_job(
 ) -> TrainingJob:
     """Assembles V-trace, environment and devices; `create_job(...).execute()` trains.
 
-    Args:
-      create_env_fn: see `job.make_job`.
-      create_agent_fn: see `algorithm.CreateAgent`.
-      create_optimizer_fn: see `job.make_job`.
-      vtrace: options of the loss; by default those of the flags.
-      replay: options of the replay; by default those of the flags.
-      continuous: options of continuous actions; by default those of the flags.
-      algorithm: `VTrace` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
-        `job.make_job`.
+    The first arguments and `options` are those of `job.make_job`. Options of the agent are by
+    default those of the flags. A subclass as `algorithm` has the same constructor arguments.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.options import Checked, option, option_of
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
 COMPUTE_DTYPES = ("float32", "bfloat16", "auto")
 ACTIVATIONS = ("relu", "tanh")
-
-
-def compute_dtype_option() -> str:
-    """The option of all networks for images."""
-    dtype: str = option(
-        "float32",
-        "Type of the network's computations; weights remain float32. auto: bfloat16, which is "
-        "faster, where the hardware has instructions for it, and float32 elsewhere.",
-        choices=COMPUTE_DTYPES,
-    )
-    return dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +27,12 @@ class TorsoConfig(Checked):
         minimum=1,
         network=True,
     )
-    compute_dtype: str = compute_dtype_option()
+    compute_dtype: str = option(
+        "float32",
+        "Type of the network's computations; weights remain float32. auto: bfloat16, which is "
+        "faster, where the hardware has instructions for it, and float32 elsewhere.",
+        choices=COMPUTE_DTYPES,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +48,11 @@ class ObservationConfig(Checked):
     )
 
 
-def _lstm_sizes() -> tuple[int, ...]:
-    """The option shared by convolutional and dense actor-critic networks."""
-    sizes: tuple[int, ...] = option(
+@dataclasses.dataclass(frozen=True)
+class ConvNetworkConfig(TorsoConfig):
+    """Network: convolutions for images; number type and LSTM."""
+
+    lstm_sizes: tuple[int, ...] = option(
         (),
         "Units of the LSTM, or of several stacked ones (256,128); 0 or empty: no LSTM. Its input "
         "includes the last action and reward; in sac only the action; in ppo neither, unless "
@@ -66,14 +62,6 @@ def _lstm_sizes() -> tuple[int, ...]:
         shared=True,
         network=True,
     )
-    return sizes
-
-
-@dataclasses.dataclass(frozen=True)
-class ConvNetworkConfig(TorsoConfig):
-    """Network: convolutions for images; number type and LSTM."""
-
-    lstm_sizes: tuple[int, ...] = _lstm_sizes()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,4 +74,4 @@ class MLPNetworkConfig(Checked):
     mlp_activation: str = option(
         "relu", "Activation of the dense layers.", choices=ACTIVATIONS, network=True
     )
-    lstm_sizes: tuple[int, ...] = _lstm_sizes()
+    lstm_sizes: tuple[int, ...] = option_of(ConvNetworkConfig, "lstm_sizes")

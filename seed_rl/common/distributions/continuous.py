@@ -272,12 +272,7 @@ def safe_exp_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
 
 
 def softplus_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
-    """Std = softplus(parameter), shifted so that parameter 0 maps to `std_for_zero_param`.
-
-    Args:
-      std_for_zero_param: standard deviation at parameter 0.
-      min_std: lower bound, below `std_for_zero_param`.
-    """
+    """As `safe_exp_std_fn`, but std = softplus(parameter)."""
     shift = math.log(math.expm1(std_for_zero_param - min_std))
     return lambda x: tf.nn.softplus(x + shift) + min_std
 
@@ -297,12 +292,7 @@ def normal_tanh_distribution(
 def normal_clipped_distribution(
     num_actions: int, gaussian_std_fn: StdFn = softplus_default_std_fn
 ) -> ParametricDistribution:
-    """Independent normals clipped to [-1, 1]; the parameters are means, then std parameters.
-
-    Args:
-      num_actions: number of components of an action.
-      gaussian_std_fn: maps a parameter to a standard deviation.
-    """
+    """As `normal_tanh_distribution`, but the normals are clipped to [-1, 1]."""
     return _normal_family(ClippedNormal, num_actions, gaussian_std_fn)
 
 

@@ -173,11 +173,18 @@ def minimize(
     """
     with tf.GradientTape() as tape:
         result = loss()
-    gradients = _dense(tape.gradient(result.loss, variables))
-    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    gradients = tape.gradient(result.loss, variables)
+    # Sums the rows that gradients of embeddings repeat, and clipping would count one by one.
+    gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
     if replicas > 1:
-        gradients = _averaged(gradients)
-    gradients, norm, finite = _bounded(gradients, _among(variables, clipped_apart), clip_norm)
+        # A variable that the loss does not use has None on every replica.
+        used = [g for g in gradients if g is not None]
+        means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
+        gradients = [g if g is None else next(means) for g in gradients]
+    apart = {id(variable) for variable in clipped_apart}  # Variables cannot be hashed.
+    gradients, norm, finite = _bounded(gradients, [id(v) in apart for v in variables], clip_norm)
     if replicas > 1:
         # Keras sums the gradients that the replicas apply, and each applies the average.
         gradients = [g if g is None else g / replicas for g in gradients]
@@ -205,25 +212,6 @@ def mean_result(results: Sequence[StepResult]) -> StepResult:
     return StepResult(loss, metrics, results[-1].feedback)
 
 
-def _dense(gradients: Sequence[Any]) -> list[tf.Tensor | None]:
-    """Sums the rows that gradients of embeddings repeat, and clipping would count one by one."""
-    return [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-
-
-def _averaged(gradients: Gradients) -> Gradients:
-    """Means over all replicas. A variable that the loss does not use has None on every replica."""
-    context = tf.distribute.get_replica_context()
-    used = [gradient for gradient in gradients if gradient is not None]
-    means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
-    return [None if gradient is None else next(means) for gradient in gradients]
-
-
-def _among(variables: Sequence[tf.Variable], some: Sequence[tf.Variable]) -> list[bool]:
-    """Which of `variables` are in `some`; variables cannot be hashed."""
-    ids = {id(variable) for variable in some}
-    return [id(variable) in ids for variable in variables]
-
-
 def _bounded(
     gradients: Gradients, apart: Sequence[bool], clip_norm: float | None
 ) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
@@ -241,7 +229,12 @@ def _bounded(
       (gradients, global norm <float32>[] before scaling, without those apart, whether all are
       finite <bool>[]).
     """
-    norms = {group: _norm(gradients, apart, group) for group in (False, True)}
+    norms = {}
+    for group in (False, True):
+        members = [
+            g for g, its in zip(gradients, apart, strict=True) if its == group and g is not None
+        ]
+        norms[group] = tf.linalg.global_norm(members) if members else tf.constant(0.0)
     finite = tf.reduce_all(tf.math.is_finite(list(norms.values())))
     scales = {
         group: tf.where(finite, clip_norm / tf.maximum(norm, clip_norm) if clip_norm else 1.0, 0.0)
@@ -253,9 +246,3 @@ def _bounded(
         for g, group in zip(gradients, apart, strict=True)
     ]
     return bounded, norms[False], finite
-
-
-def _norm(gradients: Gradients, apart: Sequence[bool], group: bool) -> tf.Tensor:
-    """Global norm <float32>[] of the gradients whose `apart` is `group`; 0 if none."""
-    members = [g for g, its in zip(gradients, apart, strict=True) if its == group and g is not None]
-    return tf.linalg.global_norm(members) if members else tf.constant(0.0)

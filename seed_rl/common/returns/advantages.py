@@ -49,20 +49,8 @@ def vtrace(
     weighted by rho, and bootstrap from the next target without lambda: they agree on-policy for
     lambda = 1. Here the policy loss chooses the weights.
 
-    Args:
-      values: see the module, as for all but the following.
-      rewards: of each step.
-      done_terminated: ends of episodes.
-      done_abandoned: steps that were not made.
-      discount_factor: gamma.
-      target_action_log_probs: of the learner's policy.
-      behaviour_action_log_probs: of the policy that acted.
-      lambda_: 0 for one-step targets, 1 for full returns.
-      max_importance_weight: at which rho is clipped; None: no clipping.
-      name: name scope of the operations.
-
-    Returns:
-      (value targets, advantages), <float32>[T, B].
+    `lambda_` is 0 for one-step targets, 1 for full returns; `max_importance_weight` None: no
+    clipping; `name` is the operations' scope. For the rest, see the module.
 
     Raises:
       ValueError: the shapes do not match.
@@ -97,22 +85,7 @@ def gae(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Generalized advantage estimation (Schulman et al. 2016): `vtrace` between equal policies.
 
-    Args:
-      values: see the module, as for all but the following.
-      rewards: of each step.
-      done_terminated: ends of episodes.
-      done_abandoned: steps that were not made.
-      discount_factor: gamma.
-      target_action_log_probs: not used.
-      behaviour_action_log_probs: not used.
-      lambda_: trades variance for bias.
-      name: name scope of the operations.
-
-    Returns:
-      (value targets, advantages), <float32>[T, B].
-
-    Raises:
-      ValueError: the shapes do not match.
+    The log probabilities are not used; `lambda_` trades variance for bias.
     """
     del target_action_log_probs, behaviour_action_log_probs
     same = tf.zeros_like(rewards, tf.float32)

@@ -82,17 +82,9 @@ def compute_loss(
 ) -> tuple[tf.Tensor, Session]:
     """The loss with the options of the flags; see `losses.compute_loss` for the arguments.
 
-    Args:
-      logger: creates the session that receives the metrics.
-      parametric_action_distribution: over actions.
-      agent: the network. The weight of the entropy is its attribute `entropy_cost`, a
-        `Coefficient` that is trained with it (see `losses.create_temperature`); without one it is
-        the number of the flag.
-      target_agent: a network that follows it.
-      agent_state: nest of [batch, ...].
-      prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: nest of [time + 1, batch, ...].
-      agent_actions: nest of [time + 1, batch, ...].
+    The weight of the entropy is an attribute `entropy_cost` of the network, `agent`: a
+    `Coefficient` that is trained with it (see `losses.create_temperature`); without one it is the
+    number of the flag. `logger` creates the session.
 
     Returns:
       (loss <float32>[], session with the metrics).

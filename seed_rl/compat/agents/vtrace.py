@@ -55,16 +55,9 @@ def compute_loss(
 ) -> tuple[tf.Tensor, Session]:
     """The loss with the options of the flags; see `losses.compute_loss` for the arguments.
 
-    Args:
-      logger: creates the session that receives the metrics.
-      parametric_action_distribution: distribution parametrized by `policy_logits`.
-      agent: the network. With `--target_entropy` it must have an attribute `entropy_cost`, a
-        `Coefficient` that is trained with it (see `losses.create_entropy_cost`). With `--popart`,
-        `popart` of `losses.make_popart`, whose variables are trained.
-      agent_state: nest of [batch, ...].
-      prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: nest of [time + 1, batch, ...].
-      agent_outputs: nest of [time + 1, batch, ...].
+    With `--target_entropy` the network, `agent`, must have an attribute `entropy_cost`, a
+    `Coefficient` that is trained with it (see `losses.create_entropy_cost`). With `--popart`,
+    `popart` of `losses.make_popart`, whose variables are trained. `logger` creates the session.
 
     Returns:
       (loss <float32>[], session with the metrics).

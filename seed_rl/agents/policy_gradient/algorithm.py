@@ -42,14 +42,7 @@ class PolicyGradient(ActorCriticAlgorithm):
         context: AlgorithmContext,
         block_inference_on_training: bool = True,
     ):
-        """Creates network and loss; call it in the scope of the training strategy.
-
-        Args:
-          settings: minibatches of a training step.
-          create_loss: see `CreateLoss`.
-          context: see `ActorCriticAlgorithm`.
-          block_inference_on_training: whether inference waits while a training step runs.
-        """
+        """Creates network and loss, see `ActorCriticAlgorithm` and `Algorithm`."""
         super().__init__(context)
         self.settings = settings
         self.block_inference_on_training = block_inference_on_training

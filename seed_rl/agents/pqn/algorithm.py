@@ -85,14 +85,7 @@ class PQN(PolicyGradient):
         context: AlgorithmContext,
         block_inference_on_training: bool = True,
     ):
-        """Creates network and loss; call it in the scope of the training strategy.
-
-        Args:
-          config: options of acting and learning.
-          settings: minibatches of a training step.
-          context: its networks return `AgentOutput(action, policy_logits, baseline)`:
-            `policy_logits` are Q-values, and `baseline` is the largest of them.
-          block_inference_on_training: whether inference waits while a training step runs.
+        """See `PolicyGradient`. `policy_logits` of networks are Q-values, `baseline` the largest.
 
         Raises:
           UserError: actions that are not discrete.

@@ -35,10 +35,7 @@ class R2D2(ReplayAlgorithm):
     def __init__(self, config: R2D2Config, replay_config: ReplayConfig, context: AlgorithmContext):
         """Creates both networks and the replay; call it in the scope of the training strategy.
 
-        Args:
-          config: options of acting and learning.
-          replay_config: options of the replay.
-          context: its networks return `AgentOutput(action, q_values)`.
+        The networks of `context` return `AgentOutput(action, q_values)`.
 
         Raises:
           UserError: actions that are not discrete, or a replay that would not fit into memory.

@@ -52,13 +52,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
     ):
         """Creates both networks and the replay; call it in the scope of the training strategy.
 
-        Args:
-          config: options of the loss.
-          replay_config: options of the replay.
-          context: its networks have the methods of `networks.ActorCriticMLP`; unrolls in the
-            replay have its `unroll_length`.
-          create_hindsight: returns the object that relabels sampled batches; None: they are not
-            relabelled.
+        The networks of `context` have the methods of `networks.ActorCriticMLP`; unrolls in the
+        replay have its `unroll_length`. `create_hindsight` returns the object that relabels sampled
+        batches; None: they are not relabelled.
 
         Raises:
           UserError: the replay would not fit into memory.

@@ -219,17 +219,9 @@ class ActorCriticLSTM(_ActorCritic):
         n_quantiles: int = 1,
         hidden_activation: str | Activation | None = "relu",
     ):
-        """Creates layers; the first calls create their variables.
+        """As `ActorCriticMLP`, with the layers of `LSTMwithFeedForwardBranch`.
 
-        Args:
-          parametric_action_distribution: distribution that the actor parametrizes.
-          n_critics: number of critics.
-          lstm_sizes: units of each LSTM layer; see `LSTMwithFeedForwardBranch`.
-          pre_mlp_sizes: units of the dense layers before the LSTM.
-          post_mlp_sizes: units of the hidden layers after both branches.
-          ff_mlp_sizes: units of the dense layers of the feed-forward branch.
-          n_quantiles: outputs of each critic.
-          hidden_activation: of all dense layers but the last.
+        `post_mlp_sizes` are only those of hidden layers.
         """
         super().__init__(name="actor_critic_lstm")
         self._distribution = parametric_action_distribution

@@ -42,11 +42,7 @@ class VTrace(ActorCriticAlgorithm):
     learns_from_replay = True
 
     def __init__(self, config: VTraceConfig, context: AlgorithmContext):
-        """Creates the network; call it in the scope of the training strategy.
-
-        Args:
-          config: options of acting and of the loss.
-          context: see `ActorCriticAlgorithm`.
+        """See `ActorCriticAlgorithm`.
 
         Raises:
           UserError: actions that cannot persist as `config` asks.

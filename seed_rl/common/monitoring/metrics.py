@@ -231,17 +231,10 @@ class _Judged:
 class EpisodeStatistics:
     """Statistics of finished episodes, separately for training and evaluation environments.
 
-    Args:
-      num_training_envs: environments with this id or a higher one are for evaluation.
-      num_action_repeats: environment frames per agent step.
-      logdir: directory of `returns.csv`; None writes none.
-      start_frames: environment frames from which the run continues.
-      finished: whether the run has already used all its frames.
-      window: largest number of episodes in the recent means.
-      tasks: reported separately, if given.
-      learners: how many train together. The frames of an episode's end count those of all, which
-        are assumed to act equally fast.
-      num_eval_envs: number of environments for evaluation.
+    Arguments are those of `Reporter`. Without `logdir` there is no `returns.csv`. `finished`: the
+    run has already used all its frames. `window`: largest number of episodes in the recent means.
+    With several `learners`, the frames of an episode's end count those of all, which are assumed to
+    act equally fast.
     """
 
     def __init__(

@@ -85,13 +85,7 @@ class MLPandLSTM(ActorCritic):
         mlp_sizes: Sequence[int],
         lstm_sizes: Sequence[int],
     ):
-        """Creates layers; the first call creates their variables.
-
-        Args:
-          parametric_action_distribution: distribution that the policy head parametrizes.
-          mlp_sizes: units of each dense layer.
-          lstm_sizes: units of each LSTM layer.
-        """
+        """As `ActorCritic`; `mlp_sizes` are the units of the dense layers."""
         super().__init__(
             parametric_action_distribution,
             VectorEncoder(mlp_sizes),

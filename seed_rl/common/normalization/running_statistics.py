@@ -201,13 +201,7 @@ class TwoLevelAverageMeanStd(MeanStd):
         std_max_value: float = 1e6,
         buffer_size: float = 1e5,
     ):
-        """Prepares; `init` creates the variables.
-
-        Args:
-          std_min_value: smallest standard deviation, that of a constant.
-          std_max_value: largest one.
-          buffer_size: updates from one merge to the next.
-        """
+        """As `AverageMeanStd`; `buffer_size` is the number of updates between merges."""
         super().__init__()
         self._std_range = (std_min_value, std_max_value)
         self._buffer_size = buffer_size

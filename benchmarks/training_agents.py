@@ -108,8 +108,7 @@ def _ppo(workload: Workload, compute_dtype: str) -> Agent:
     from seed_rl.agents.policy_gradient import gin_config, gin_options
     from seed_rl.agents.policy_gradient import program as on_policy
     from seed_rl.agents.policy_gradient.algorithm import create_job
-    from seed_rl.agents.policy_gradient.config import OnPolicyConfig
-    from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+    from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
 
     preset = importlib.import_module(workload.program).PRESET
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}

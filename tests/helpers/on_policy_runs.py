@@ -11,8 +11,7 @@ import gymnasium
 import tensorflow as tf
 
 from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, program
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig

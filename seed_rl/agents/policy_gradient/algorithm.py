@@ -7,12 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, StepConfig, settled_sizes
+from seed_rl.agents.policy_gradient.config import (
+    MinibatchSettings,
+    OnPolicyConfig,
+    StepConfig,
+    settled_sizes,
+)
 from seed_rl.agents.policy_gradient.modules import minibatches
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig

@@ -6,16 +6,76 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
-    MinibatchSettings,
-    nearest_divisors,
-)
 from seed_rl.common.config import flag_origins, learner_config
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig, RewardConfig
 from seed_rl.common.config.options import Checked, from_flags, option, refuse_contradiction
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
+
+REPEAT = "repeat"
+SHUFFLE = "shuffle"
+SPLIT = "split"
+SPLIT_WITH_ADVANTAGE_RECOMPUTATION = "split_with_advantage_recomputation"
+
+BATCH_MODES = (REPEAT, SHUFFLE, SPLIT, SPLIT_WITH_ADVANTAGE_RECOMPUTATION)
+
+
+@dataclasses.dataclass(frozen=True)
+class MinibatchSettings(Checked):
+    """Minibatches: the gradient steps of a training step."""
+
+    batch_mode: str = option(
+        REPEAT,
+        "repeat: minibatches of unrolls, the same in each epoch; shuffle: of shuffled unrolls; "
+        "split: of shuffled transitions, with advantages computed once per training step; "
+        "split_with_advantage_recomputation: the same, with advantages computed anew in each "
+        "epoch.",
+        choices=BATCH_MODES,
+    )
+    epochs_per_step: int = option(1, "How often a training step goes through its batch.", minimum=1)
+    batches_per_step: int = option(
+        1,
+        "Minibatches, each for one gradient step, into which a batch is divided. 0: the number "
+        "of minibatches of batch_size unrolls, given one unroll of each training environment.",
+        minimum=0,
+    )
+
+    @property
+    def splits(self) -> bool:
+        """Whether minibatches hold transitions instead of unrolls."""
+        return self.batch_mode in (SPLIT, SPLIT_WITH_ADVANTAGE_RECOMPUTATION)
+
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps per training step."""
+        return self.epochs_per_step * self.batches_per_step
+
+    def minibatch_size(self, num_unrolls: int, unroll_length: int) -> int:
+        """Unrolls, or transitions, of one minibatch.
+
+        Args:
+          num_unrolls: of a batch, on one training device.
+          unroll_length: transitions of an unroll.
+
+        Raises:
+          UserError: the batch cannot be divided into `batches_per_step` equal parts.
+        """
+        total = num_unrolls * unroll_length if self.splits else num_unrolls
+        size, rest = divmod(total, self.batches_per_step)
+        if not rest:
+            return size
+        whole, others = f"{num_unrolls} unrolls", "another --batch_size"
+        if self.splits:
+            whole += f" of {unroll_length} steps, {total} transitions"
+            others += " or --unroll_length"
+        near = " or ".join(map(str, _nearest_divisors(total, self.batches_per_step)))
+        raise UserError(
+            f"A training step with {whole} (on one training device) cannot be divided into "
+            f"--batches_per_step={self.batches_per_step} equal minibatches: {total} / "
+            f"{self.batches_per_step} = {total / self.batches_per_step:.2f}. Nearest values that "
+            f"work: --batches_per_step={near}; or choose {others}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +205,7 @@ def step_sizes(
     if size := config.batch_size_transitions:
         total = unroll_length * unrolls
         if total % size:
-            near = " or ".join(map(str, nearest_divisors(total, size)))
+            near = " or ".join(map(str, _nearest_divisors(total, size)))
             raise UserError(
                 f"--batch_size_transitions={size} does not divide the {total} transitions of a "
                 f"training step ({unrolls} unrolls of {unroll_length}); nearest sizes: {near}."
@@ -164,14 +224,7 @@ def settled_sizes(
 ) -> tuple[StepConfig, MinibatchSettings, LearnerConfig]:
     """The sizes of a program: the user's choices win over a preset's sizes in transitions.
 
-    Options that are not given come from the flags.
-
-    Args:
-      config: sizes of a training step.
-      settings: its minibatches, see `step_sizes`.
-      run: the environments of a learner.
-      learner: its `batch_size` is not used.
-      devices: how many learners train together.
+    Options that are not given come from the flags. The `batch_size` of `learner` is not used.
 
     Returns:
       The options from which the sizes follow, and minibatches and learner with these sizes.
@@ -209,3 +262,9 @@ def _multiples(size: int, factor: int) -> str:
     """The multiples of `factor` around `size`, such as "96 or 104"."""
     below = size - size % factor
     return " or ".join(str(multiple) for multiple in (below, below + factor) if multiple)
+
+
+def _nearest_divisors(total: int, size: int) -> list[int]:
+    """The divisors of `total` nearest to `size`, which is not a divisor."""
+    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    return [n for n in divisors if n < size][-1:] + [n for n in divisors if n > size][:1]

@@ -9,8 +9,12 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, settled_sizes
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import (
+    LossConfig,
+    MinibatchSettings,
+    OnPolicyConfig,
+    settled_sizes,
+)
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig

@@ -15,11 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
-from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, StepConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import SPLIT, MinibatchSettings
+from seed_rl.agents.policy_gradient.config import (
+    SPLIT,
+    MinibatchSettings,
+    StepConfig,
+    settled_sizes,
+)
 from seed_rl.agents.pqn.config import NormConfig, PQNConfig
 from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config.network_config import (

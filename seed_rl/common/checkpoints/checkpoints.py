@@ -70,6 +70,7 @@ class CheckpointManager:
 
     Attributes:
       notes: those saved with the checkpoint that was restored.
+      problem: why the last save failed, in a few words; None if it succeeded.
 
     Raises:
       UserError: the directory cannot be created or written.
@@ -94,7 +95,7 @@ class CheckpointManager:
         self._keep = keep
         self._config = dict(config or {})
         self._extra = dict(extra or {})
-        self._problem: str | None = None
+        self.problem: str | None = None
         self.notes: dict[str, Any] = {}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -110,11 +111,6 @@ class CheckpointManager:
                 "Choose a --logdir that you may write to, or free space on its disk."
             ) from None
         self._remove_leftovers()
-
-    @property
-    def problem(self) -> str | None:
-        """Why the last save failed, in a few words; None if it succeeded."""
-        return self._problem
 
     def save(self, step: int, notes: Mapping[str, Any] | None = None) -> Path | None:
         """Saves everything, then removes checkpoints beyond `keep`.
@@ -134,7 +130,7 @@ class CheckpointManager:
                 path = self._write(step, notes or {})
             except (OSError, tf.errors.OpError) as error:
                 no_room = files.is_no_room(error)
-                self._problem = (
+                self.problem = (
                     files.no_room(self._directory) if no_room else misfits.first_line(error)
                 )
                 logging.warning(
@@ -147,7 +143,7 @@ class CheckpointManager:
                 for name, extra in self._extra.items():
                     self._add(path, name, extra)
                 self._prune()
-                self._problem = None
+                self.problem = None
                 return path
         return None
 

@@ -74,7 +74,10 @@ def get_parametric_distribution_for_action_space(
         return _multi_discrete(action_space)
     if isinstance(action_space, spaces.Box):
         check_box_space(action_space)
-        return _continuous(action_space, config)
+        std_fn = _STD_FNS[config.action_gaussian_std_fn](
+            config.action_std_for_zero_param, config.action_min_gaussian_std
+        )
+        return _POSTPROCESSORS[config.action_postprocessor](action_space.shape[0], std_fn)
     raise UserError(
         f"No action distribution for {action_space}. Supported are Discrete, MultiDiscrete, "
         "MultiBinary, Box, and Tuple or Dict of these; wrap the environment to use one of them."
@@ -111,13 +114,6 @@ def check_box_space(space: Any) -> None:
             f"Continuous actions must have bounds -1 and 1, but the action space is {space}. Wrap "
             "the environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
         )
-
-
-def _continuous(space: Any, config: ContinuousDistributionConfig) -> ParametricDistribution:
-    make_std_fn = _STD_FNS[config.action_gaussian_std_fn]
-    family = _POSTPROCESSORS[config.action_postprocessor]
-    std_fn = make_std_fn(config.action_std_for_zero_param, config.action_min_gaussian_std)
-    return family(space.shape[0], std_fn)
 
 
 def _multi_discrete(space: Any) -> ParametricDistribution:

@@ -1,9 +1,6 @@
 """The learner: serves inference, trains, saves checkpoints and reports progress.
 
-One loop serves every agent (`Learner.train`):
-
-    while not self.done and self._train_step(batches) is not None:
-        self._save_if_due()
+One loop, in `Learner.train`, serves every agent.
 """
 
 from __future__ import annotations

@@ -87,7 +87,11 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
         EnvironmentProcess(request.environment) as env,
         open(request.results, "w", encoding="utf-8") as results,
     ):
-        policy = _policy(job, request)  # While the other process starts.
+        # While the other process starts.
+        if request.weights is None:
+            policy = load_policy(str(request.model))
+        else:
+            policy = trained_policy(job, request.weights, request.sampled)
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_requests() as interrupted:
             taken = itertools.count()
             limit = math.inf if request.steps is None else request.steps
@@ -143,12 +147,6 @@ def acting(algorithm: Algorithm, sampled: bool) -> Act:
         return acted.action, acted.agent_state
 
     return act
-
-
-def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
-    if request.weights is None:
-        return load_policy(str(request.model))
-    return trained_policy(job, request.weights, request.sampled)
 
 
 def play_episodes(

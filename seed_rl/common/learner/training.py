@@ -164,12 +164,8 @@ def minimize(
 ) -> StepResult:
     """One gradient step on a replica, see `algorithm.Minimize`.
 
-    Args:
-      loss: computes what to minimize.
-      optimizer: any Keras optimizer, created in the scope of the strategy and built.
-      variables: to train.
-      clip_norm: maximum global norm of the averaged gradients; None: no clipping.
-      clipped_apart: those of `variables` whose gradients are clipped separately.
+    The arguments are those of `TrainingStep`; the optimizer is built for `variables`, of which some
+    are `clipped_apart`.
     """
     with tf.GradientTape() as tape:
         result = loss()

@@ -252,7 +252,7 @@ class Reporter:
         return dict(
             mean_inference_batch=batch or last.mean_inference_batch,  # 0: actors wait.
             warning=self._warning(),
-            silent_envs=self._silent_envs(),
+            silent_envs=() if self._store.closed else self._silent.update(),
         )
 
     def _warning(self) -> str | None:
@@ -265,9 +265,6 @@ class Reporter:
         if waited > SILENCE_S and self._progress.last.phase == "training":
             warnings.append(f"no training step for {waited:.0f} s")
         return "; ".join(warnings) or None
-
-    def _silent_envs(self) -> tuple[tuple[int, float], ...]:
-        return () if self._store.closed else self._silent.update()
 
     def step(
         self,

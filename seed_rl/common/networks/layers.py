@@ -7,12 +7,17 @@ and recurrent layers skip the cast on the small batches of inference.
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from seed_rl.common.networks.compute_dtype import resolve
+from seed_rl.common.system import processor
+
+_AMPERE = (8, 0)
+"""Compute capability of the first NVIDIA GPUs with instructions for bfloat16."""
 
 Initializer = Callable[[Sequence[int]], tf.Tensor]
 """Maps the shape of a kernel, [..., inputs, outputs], to its initial value <float32>."""
@@ -75,12 +80,14 @@ class Layer(tf.Module):
         """Creates a layer without variables.
 
         Args:
-          compute_dtype: type of the arithmetic and the outputs; variables are float32; see
-            `compute_dtype.resolve`.
+          compute_dtype: type of the arithmetic and the outputs; variables are float32. "auto" is
+            bfloat16 if the accelerators that TensorFlow sees, or without any the processor, have
+            instructions for it, and else float32.
           name: name of the module.
         """
         super().__init__(name=name)
-        self.compute_dtype = resolve(compute_dtype)
+        auto = compute_dtype == "auto"
+        self.compute_dtype = _native_dtype() if auto else tf.as_dtype(compute_dtype)
 
     def add_variable(self, name: str, initial_value: Callable[[], tf.Tensor]) -> tf.Variable:
         """A trainable float32 variable, created outside any graph being traced."""
@@ -228,6 +235,21 @@ class Conv2D(Layer):
         outputs = tf.nn.bias_add(outputs, self.cast(self.bias))
         outputs = self._norm(outputs) if self._norm else outputs
         return self._activation(outputs) if self._activation else outputs
+
+
+@functools.cache
+def _native_dtype() -> tf.DType:
+    capabilities = [
+        tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
+        for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    if tf.config.list_logical_devices("TPU"):
+        native = True
+    elif capabilities:
+        native = min(capabilities) >= _AMPERE
+    else:  # TensorFlow uses the processor's instructions for bfloat16 through oneDNN alone.
+        native = processor.multiplies_bfloat16() and os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0"
+    return tf.bfloat16 if native else tf.float32
 
 
 def _known(size: int | None, name: str) -> int:

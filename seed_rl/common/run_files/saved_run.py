@@ -105,12 +105,7 @@ def network_refusal(logdir: str | os.PathLike[str], differing: Collection[str]) 
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The options that have changed since a run began, each with both values.
-
-    Args:
-      saved: options from a config.json.
-      now: options by name; those missing from `saved` are ignored, as are those of one process.
-    """
+    """`differences` since a run began, without the options of one process."""
     own = run_record.OWN_OPTIONS
     return differences(saved, {name: value for name, value in now.items() if name not in own})
 
@@ -154,12 +149,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The differences that may explain why a checkpoint does not fit a network or an optimizer.
-
-    Args:
-      saved: options from a config.json.
-      now: all options of the run, by name.
-    """
+    """The `differences` that may explain why a checkpoint does not fit the variables."""
     now = {name: value for name, value in now.items() if name not in _NOT_IN_VARIABLES}
     exact = {name: value for name, value in now.items() if not isinstance(value, float)}
     return differences(saved, exact) or differences(saved, now)

@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 import time
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -74,9 +73,8 @@ class StopSignal:
         self._thread.start()
         self._previous_fd = signal.set_wakeup_fd(self._pipe[1].fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
-            # The C level only writes to the pipe if a handler is set; the handler itself does
-            # nothing.
-            self._previous[number] = signal.signal(number, _ignore)
+            # The C level only writes to the pipe if a handler is set.
+            self._previous[number] = signal.signal(number, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,7 +127,3 @@ class StopSignal:
             os._exit(128 + number)
         # In its own thread, so that a slow `on_stop` does not block later signals.
         threading.Thread(target=self.request, args=(name,), name="on-stop", daemon=True).start()
-
-
-def _ignore(number: int, frame: types.FrameType | None) -> None:
-    del number, frame

@@ -5,17 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seed_rl.agents.policy_gradient.config import (
-    OnPolicyConfig,
-    StepConfig,
-    settled_sizes,
-    step_sizes,
-)
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     BATCH_MODES,
     REPEAT,
     SHUFFLE,
     SPLIT,
     MinibatchSettings,
+    OnPolicyConfig,
+    StepConfig,
+    settled_sizes,
+    step_sizes,
 )
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig

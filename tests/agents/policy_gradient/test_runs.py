@@ -9,7 +9,7 @@ import pytest
 
 from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings
 from seed_rl.mujoco import toy_env
 from tests.helpers import errors
 from tests.helpers.on_policy_runs import make_job

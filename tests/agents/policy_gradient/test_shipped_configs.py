@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seed_rl import experiment
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.mujoco import toy_env
 from tests.helpers.events import read_scalars

@@ -9,8 +9,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl import experiment
-from seed_rl.agents.policy_gradient.config import StepConfig
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, StepConfig
 from seed_rl.agents.pqn.algorithm import PQN, create_job
 from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.agents.pqn.networks import QNetwork

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import SPLIT, MinibatchSettings
+from seed_rl.agents.policy_gradient.config import SPLIT, MinibatchSettings
 from seed_rl.agents.pqn.algorithm import PQN, QLoss
 from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.agents.pqn.networks import QNetwork

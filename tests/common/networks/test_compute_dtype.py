@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.networks import compute_dtype, layers
+from seed_rl.common.networks import layers
 from seed_rl.common.system import processor
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """Returns a function that pretends a machine of some processor and accelerators."""
-    compute_dtype._native_dtype.cache_clear()
+    layers._native_dtype.cache_clear()
 
     def pretend(cpu, capabilities=(), tpus=0, onednn=None):
         gpus = {f"gpu{i}": capability for i, capability in enumerate(capabilities)}
@@ -29,7 +29,7 @@ def machine(monkeypatch):
         )
 
     yield pretend
-    compute_dtype._native_dtype.cache_clear()
+    layers._native_dtype.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_hidden_gpus_do_not_count(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: ["an old GPU"])
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    assert compute_dtype.resolve("auto") == tf.bfloat16
+    assert layers.Layer("auto").compute_dtype == tf.bfloat16
 
 
 def test_a_type_that_is_named_is_not_second_guessed(machine):

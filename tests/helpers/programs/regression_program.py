@@ -50,7 +50,7 @@ class Regression(Algorithm):
             return minimize(lambda: self.loss(batch))
 
         if "loop" in sys.argv:
-            return mean_of_steps(step, 3, looped=True)
+            return mean_of_steps(step, 3)
         return mean_result([step()])
 
 

@@ -17,8 +17,8 @@ from gymnasium import spaces
 from examples import ppo
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
+from seed_rl.agents.policy_gradient.config import MinibatchSettings
 from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.pqn.algorithm import PQN
 from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.agents.pqn.networks import QNetwork

@@ -219,16 +219,9 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
     ) -> tf.Tensor:
         """The loss of a batch of unrolls, or of transitions whose advantages are known.
 
-        Args:
-          agent_state: as for `compute_advantages`, as are the next three. With targets and
-            advantages given, these have no last step: [time, batch, ...].
-          prev_actions: see `agent_state`.
-          env_outputs: see `agent_state`.
-          agent_outputs: see `agent_state`.
-          normalized_targets: <float32>[time, batch] of `compute_advantages`; None: computed here.
-          normalized_advantages: <float32>[time, batch], with `normalized_targets`.
-          mask: <float32>[time, batch] of `mask`, with `normalized_targets`; None: all ones.
-          rewards: see `compute_advantages`.
+        The arguments are those of `compute_advantages`, or with its results, `normalized_targets`
+        and `normalized_advantages` <float32>[time, batch], the same without a last step, [time,
+        batch, ...]. With these, `mask` is <float32>[time, batch] of `mask`; None: all ones.
 
         Returns:
           <float32>[]. On one of several replicas, its share (`replicas.BatchMean`).

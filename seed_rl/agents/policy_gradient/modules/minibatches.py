@@ -14,16 +14,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
-    GeneralizedOnPolicyLoss,
-)
-from seed_rl.agents.policy_gradient.modules.logging_module import LoggingTape
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
+from seed_rl.agents.policy_gradient.config import (
     REPEAT,
     SHUFFLE,
     SPLIT_WITH_ADVANTAGE_RECOMPUTATION,
     MinibatchSettings,
 )
+from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+    GeneralizedOnPolicyLoss,
+)
+from seed_rl.agents.policy_gradient.modules.logging_module import LoggingTape
 from seed_rl.common import random_numbers
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Minimize, StepResult
@@ -71,7 +71,7 @@ def train(
             split = split_into_transitions(loss, batch, rewards)
             return run_epochs(loss, split, minimize, single)
 
-        return mean_of_steps(epoch, settings.epochs_per_step, _can_loop())
+        return mean_of_steps(epoch, settings.epochs_per_step)
     split = split_into_transitions(loss, batch, rewards)
     return run_epochs(loss, split, minimize, settings)
 
@@ -114,7 +114,7 @@ def run_epochs(
         minibatch = _take(arguments, minibatches[index])
         return minimize(lambda: _logged_loss(loss, minibatch))
 
-    return mean_of_steps(step, settings.gradient_steps, _can_loop())
+    return mean_of_steps(step, settings.gradient_steps)
 
 
 def split_into_transitions(
@@ -122,10 +122,7 @@ def split_into_transitions(
 ) -> Arguments:
     """Computes advantages, and cuts T + 1 steps of B unrolls into T * B transitions.
 
-    Args:
-      loss: computes the advantages.
-      batch: nest of [time + 1, batch, ...], with an empty recurrent state.
-      rewards: <float32>[time + 1, batch] to learn from; None: the environment's.
+    The arguments are those of `train`.
 
     Returns:
       Arguments of `loss`, nests of [1, time * batch, ...], the last ones being targets, advantages
@@ -148,18 +145,12 @@ def split_into_transitions(
     return (batch.agent_state, *flat)
 
 
-def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: bool) -> StepResult:
-    """Runs `step(0)` to `step(count - 1)`.
+def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int) -> StepResult:
+    """Means of loss and metrics over `step(0)` to `step(count - 1)`, of indices <int32>[].
 
-    Args:
-      step: takes the index <int32>[].
-      count: of the steps.
-      looped: whether to run them in a loop within the graph, which then holds `step` once.
-
-    Returns:
-      Means of loss and metrics over the steps.
+    They run in a loop within the graph, which then holds `step` once, where that is possible.
     """
-    if not looped:
+    if not _can_loop():
         return mean_result([step(tf.constant(index)) for index in range(count)])
     names = list[str]()  # AutoGraph of old programs takes no annotation here.
 

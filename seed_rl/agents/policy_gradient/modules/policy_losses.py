@@ -141,17 +141,9 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         parametric_action_distribution: ParametricDistribution | None = None,
         mask: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """The loss of a batch of actions.
+        """The loss of a batch of actions; for the arguments, see `PolicyLoss`.
 
-        Args:
-          advantages: <float32>[time, batch].
-          target_action_log_probs: <float32>[time, batch] under the policy that is trained.
-          behaviour_action_log_probs: <float32>[time, batch] under the policy that acted.
-          actions: unused, as are the next three; other policy losses may need them.
-          target_logits: <float32>[time, batch, params].
-          behaviour_logits: <float32>[time, batch, params].
-          parametric_action_distribution: of the logits.
-          mask: <float32>[time, batch] 0 for actions that were never taken; None: all were.
+        Actions, logits and distribution are not used. Without a mask, all actions were taken.
 
         Returns:
           <float32>[], a mean over the actions taken. On one of several replicas, its share of it

@@ -11,8 +11,7 @@ from absl import flags
 
 from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
 from seed_rl.common.config import learner_config
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig

@@ -6,8 +6,7 @@ import dataclasses
 import enum
 from typing import Any, TypeVar
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig, step_sizes
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig, check_training_envs
 from seed_rl.common.config.run_config import RunConfig

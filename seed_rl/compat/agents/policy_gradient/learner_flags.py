@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
 from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig

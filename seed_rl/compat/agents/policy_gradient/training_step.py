@@ -9,11 +9,11 @@ import functools
 
 import tensorflow as tf
 
+from seed_rl.agents.policy_gradient.config import MinibatchSettings
 from seed_rl.agents.policy_gradient.modules import minibatches
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.learner import training, variables
 from seed_rl.common.learner.algorithm import Minimize
 from seed_rl.common.types import EnvOutput, Unroll

@@ -9,16 +9,16 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.policy_gradient.config import (
+    BATCH_MODES,
+    MinibatchSettings,
+)
 from seed_rl.agents.policy_gradient.modules import minibatches, policy_losses
 from seed_rl.agents.policy_gradient.modules import ppo_training_step_utils as old_names
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
 from seed_rl.agents.policy_gradient.modules.logging_module import LoggingModule
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
-    BATCH_MODES,
-    MinibatchSettings,
-)
 from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.errors import UserError
@@ -287,9 +287,7 @@ def test_recurrent_states_cannot_be_split():
 
 def test_result_of_steps_that_log_nothing():
     """Guards the loop around a loss without metrics."""
-    result = minibatches.mean_of_steps(
-        lambda index: StepResult(tf.cast(index, tf.float32), {}), 5, looped=True
-    )
+    result = minibatches.mean_of_steps(lambda i: StepResult(tf.cast(i, tf.float32), {}), 5)
     assert float(result.loss) == 2.0 and result.metrics == {}
 
 

@@ -72,7 +72,6 @@ def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
             job = algorithm.create_job(
                 *functions,
                 create_loss=gin_config.create_loss,
-                on_policy=from_flags(OnPolicyConfig),
                 continuous=gin_config.continuous_action_config(),
                 optimizer=gin_config.optimizer_config(),
                 **options,

@@ -62,7 +62,9 @@ class DuelingLSTM(RecurrentNetwork):
         return tf.tanh(reward)[..., tf.newaxis], tf.one_hot(prev_actions, self._num_actions)
 
     def _heads(self, features: tf.Tensor, observation: Nest) -> AgentOutput:
-        value, advantage = (_apply(head, features) for head in (self._value, self._advantage))
+        value, advantage = (
+            last(hidden(features)) for hidden, last in (self._value, self._advantage)
+        )
         q_values = value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
         q_values = masked(q_values, observation)
         return AgentOutput(tf.argmax(q_values, axis=-1, output_type=tf.int32), q_values)
@@ -99,7 +101,3 @@ def _head(
         # Small at first: targets start near 0, and no action is strongly preferred.
         Dense(outputs, kernel_initializer=variance_scaling(0.01), name=name),
     )
-
-
-def _apply(head: tuple[Dense, Dense], features: tf.Tensor) -> tf.Tensor:
-    return head[1](head[0](features))

@@ -6,6 +6,11 @@ bootstrap value.
 Actor, critics, temperature and, where it is needed, V each have a loss of their own, and one
 optimizer minimizes the sum. `tf.stop_gradient` keeps them apart: no loss has a gradient with
 respect to the variables of another.
+
+Critics that predict one number are clipped double Q (Fujimoto et al. 2018): the smallest counts,
+and the loss is a squared error. Critics that predict quantiles of the return are TQC (Kuznetsov et
+al. 2020, arXiv 2005.04269): the largest of all critics' quantiles are dropped from targets. Their
+values `q` are <float32>[time, batch, critics], or [time, batch, critics, quantiles].
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.sac import critics
 from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.acting.spaces import leaf_spaces
@@ -83,7 +87,7 @@ def compute_loss(
     # In a mixed action, some parts may have a gradient and others none.
     fresh, log_probs = pi_tm1.sample_and_log_prob(distribution.reparametrizable)
     fresh_q = _of_actions(
-        lambda a: critics.value(network.get_Q(*seen_tm1, agent_state, a)),
+        lambda a: _value(network.get_Q(*seen_tm1, agent_state, a)),
         fresh,
         distribution.reparametrizable,
     )
@@ -104,7 +108,7 @@ def compute_loss(
     r_t, discount_t = steps.r_t[..., tf.newaxis], steps.discount_t[..., tf.newaxis]
     targets = tf.stop_gradient(r_t + discount_t * v_t)
     q_tm1 = network.get_Q(*seen_tm1, agent_state, a_tm1)
-    q_loss = mean(critics.loss(q_tm1, targets))
+    q_loss = mean(_critic_loss(q_tm1, targets))
 
     if distribution.reparametrizable:
         policy_loss = mean(alpha * log_probs - fresh_q)
@@ -120,7 +124,7 @@ def compute_loss(
         temperature.adjustment_loss(mean.everywhere(negative_entropy)), alpha
     )
 
-    target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
+    target, q_values = tf.reduce_mean(targets, axis=-1), _means(q_tm1)
     metrics = {
         "losses/policy": policy_loss,
         "losses/q": q_loss,
@@ -217,8 +221,48 @@ def _bootstrap_values(
     pi = distribution(network.get_action_params(*seen, agent_state))
     fresh, log_probs = pi.sample_and_log_prob()
     q = target_network.get_Q(*seen, agent_state, fresh)
-    atoms = critics.bootstrap_atoms(q, config.dropped_quantiles_per_critic)
+    atoms = _bootstrap_atoms(q, config.dropped_quantiles_per_critic)
     return (atoms - alpha * log_probs[..., tf.newaxis])[skipped:]
+
+
+def _value(q: tf.Tensor) -> tf.Tensor:
+    """Value <float32>[time, batch] of actions, which the actor maximizes."""
+    return tf.reduce_min(q, axis=-1) if q.shape.rank == 3 else tf.reduce_mean(q, axis=[-2, -1])
+
+
+def _means(q: tf.Tensor) -> tf.Tensor:
+    """Each critic's value <float32>[time, batch, critics]."""
+    return q if q.shape.rank == 3 else tf.reduce_mean(q, axis=-1)
+
+
+def _bootstrap_atoms(q: tf.Tensor, dropped_per_critic: int) -> tf.Tensor:
+    """Values <float32>[time, batch, atoms] from which targets bootstrap."""
+    if q.shape.rank == 3:
+        return _value(q)[..., tf.newaxis]
+    critics, quantiles = q.shape[-2:]
+    atoms = tf.reshape(q, tf.concat([tf.shape(q)[:2], [critics * quantiles]], axis=0))
+    return tf.sort(atoms, axis=-1)[..., : critics * (quantiles - dropped_per_critic)]
+
+
+def _critic_loss(q: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Loss <float32>[time, batch] of all critics.
+
+    Half the squared error of each, or its quantile Huber loss (TQC, section 4.3): the mean of
+    |tau_i - [y < q_i]| H(y - q_i) over targets y and quantiles q_i, at tau_i = (i + 1/2) / M.
+
+    Args:
+      q: of the actions taken.
+      targets: <float32>[time, batch, atoms].
+    """
+    if q.shape.rank == 3:
+        return 0.5 * tf.reduce_sum(tf.square(targets - q), axis=-1)
+    errors = targets[..., tf.newaxis, :, tf.newaxis] - q[..., tf.newaxis, :]
+    bounded = tf.clip_by_value(errors, -1.0, 1.0)
+    huber = bounded * (errors - 0.5 * bounded)
+    quantiles = q.shape[-1]
+    tau = (tf.range(quantiles, dtype=tf.float32) + 0.5) / quantiles
+    weighted = tf.where(errors < 0, 1.0 - tau, tau) * huber
+    return tf.reduce_sum(tf.reduce_mean(weighted, axis=[-2, -1]), axis=-1)
 
 
 def _of_actions(

@@ -162,11 +162,7 @@ def minimize(
     clip_norm: float | None,
     clipped_apart: Sequence[tf.Variable] = (),
 ) -> StepResult:
-    """One gradient step on a replica, see `algorithm.Minimize`.
-
-    The arguments are those of `TrainingStep`; the optimizer is built for `variables`, of which some
-    are `clipped_apart`.
-    """
+    """One gradient step on a replica, see `Minimize`; arguments as those of `TrainingStep`."""
     with tf.GradientTape() as tape:
         result = loss()
     gradients = tape.gradient(result.loss, variables)

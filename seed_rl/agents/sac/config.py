@@ -129,7 +129,7 @@ def validate(
     *,
     learners: int = 1,
 ) -> None:
-    """Checks the options against each other, for so many learners that train together.
+    """Checks the options against each other, for a number of learners that train together.
 
     Raises:
       UserError: naming the options to change.

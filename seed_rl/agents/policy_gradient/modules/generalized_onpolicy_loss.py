@@ -219,9 +219,9 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
     ) -> tf.Tensor:
         """The loss of a batch of unrolls, or of transitions whose advantages are known.
 
-        The arguments are those of `compute_advantages`, or with its results, `normalized_targets`
-        and `normalized_advantages` <float32>[time, batch], the same without a last step, [time,
-        batch, ...]. With these, `mask` is <float32>[time, batch] of `mask`; None: all ones.
+        The arguments are those of `compute_advantages`, whose results <float32>[time, batch] may be
+        given as `normalized_targets` and `normalized_advantages`. The others are then without the
+        last step, and `mask` <float32>[time, batch] is that of `self.mask`; None: all ones.
 
         Returns:
           <float32>[]. On one of several replicas, its share (`replicas.BatchMean`).

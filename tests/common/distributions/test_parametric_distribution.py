@@ -100,29 +100,6 @@ def test_choices_exist_whatever_the_logits(value, dtype):
             dist.log_prob(logits, tf.constant(actions[0]))
 
 
-def test_multi_categorical_is_independent_choices():
-    dist = pd.multi_categorical_distribution(2, 3, tf.int32)
-    single = pd.categorical_distribution(3, tf.int32)
-    a, b = random_params(3, 2, 7, 6)
-    actions = np.random.default_rng(1).integers(0, 3, size=(7, 2))
-    halves = [slice(0, 3), slice(3, 6)]
-    np.testing.assert_allclose(
-        dist.log_prob(a, actions),
-        sum(single.log_prob(a[:, h], actions[:, i]) for i, h in enumerate(halves)),
-        rtol=1e-5,
-    )
-    np.testing.assert_allclose(
-        dist.entropy(a), sum(single.entropy(a[:, h]) for h in halves), rtol=1e-5
-    )
-    np.testing.assert_allclose(
-        dist.kl_divergence(a, b),
-        sum(single.kl_divergence(a[:, h], b[:, h]) for h in halves),
-        rtol=1e-4,
-    )
-    assert dist.sample(a).shape == (7, 2)
-    np.testing.assert_array_equal(dist.action_features([[2, 0]]), [[0, 0, 1, 1, 0, 0]])
-
-
 # ---- Vectors -------------------------------------------------------------------------------------
 
 
@@ -277,16 +254,21 @@ def test_joint_adds_up_its_parts():
     )
 
 
-def test_joint_of_choices_has_the_product_entropy():
-    """Enumerates all joint actions: probabilities sum to 1 and give the entropy."""
-    dist = pd.get_parametric_distribution_for_action_space(spaces.MultiDiscrete([2, 3, 4]))
-    params = random_params(2, 1, dist.param_size)
-    every = np.array(list(itertools.product(range(2), range(3), range(4))))
-    log_probs = dist.log_prob(np.tile(params, [24, 1]), every).numpy().astype(np.float64)
-    assert np.exp(log_probs).sum() == pytest.approx(1.0, abs=1e-5)
-    assert dist.entropy(params).numpy()[0] == pytest.approx(
-        -(np.exp(log_probs) * log_probs).sum(), rel=1e-5
-    )
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (3, 3, 3)], ids=str)
+def test_several_choices_are_independent(sizes):
+    """Enumerates all joint actions, of choices of different or equal sizes."""
+    dist = pd.get_parametric_distribution_for_action_space(spaces.MultiDiscrete(sizes))
+    a, b = random_params(2, 2, 1, dist.param_size)
+    every = np.array(list(itertools.product(*map(range, sizes))))
+    p, q = (dist.log_prob(params, every).numpy().astype(np.float64) for params in (a, b))
+    ends = np.cumsum(sizes)[:-1]
+    parts = [softmax(part)[0] for part in np.split(a, ends, axis=-1)]
+    expected = [np.prod([part[i] for part, i in zip(parts, e, strict=True)]) for e in every]
+    np.testing.assert_allclose(np.exp(p), expected, rtol=1e-5)
+    np.testing.assert_allclose(dist.entropy(a), [-(np.exp(p) * p).sum()], rtol=1e-5)
+    np.testing.assert_allclose(dist.kl_divergence(a, b), [(np.exp(p) * (p - q)).sum()], rtol=1e-4)
+    features = np.concatenate([np.eye(n)[every[:, i]] for i, n in enumerate(sizes)], axis=1)
+    np.testing.assert_array_equal(dist.action_features(every), features)
 
 
 UNIT_BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)

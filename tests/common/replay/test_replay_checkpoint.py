@@ -121,8 +121,7 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
 def test_rates_are_those_since_the_resume(tmp_path: Path) -> None:
     """Guards the first point in TensorBoard from counting a former life's inserts."""
     save_replay(used_replay(), tmp_path)
-    resumed = loaded(tmp_path)
-    stats = resumed.stats()
+    stats = loaded(tmp_path).stats()
     assert stats.inserted == 55 and stats.inserts_per_s == stats.samples_per_s == 0
 
 
@@ -141,8 +140,7 @@ def test_saved_while_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checkpoint, "_write", write_while_in_use)
     save_replay(replay, tmp_path)
     assert len(calls) > 3
-    resumed = loaded(tmp_path)
-    assert content(resumed) == before
+    assert content(loaded(tmp_path)) == before
 
 
 def test_empty_replay(tmp_path: Path) -> None:
@@ -184,30 +182,6 @@ def test_a_smaller_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     keys = np.arange(55 - len(resumed), 55)
     assert_same(replay, resumed, keys)
     insert(resumed, 50)
-
-
-def test_a_save_reads_and_writes_only_what_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guards the cost of saving a large replay again and again."""
-    replay = new_replay()
-    insert(replay, 30)
-    files = ReplayFiles(replay)
-    folders = checkpoint_folders(tmp_path, 2)
-    files.save(folders[0])
-    checked: list[int] = []
-    facts = checkpoint._facts
-
-    def count(parts: Any) -> Any:
-        checked.append(sum(part.nbytes for part in parts))
-        return facts(parts)
-
-    monkeypatch.setattr(checkpoint, "_facts", count)
-    insert(replay, 2, seed=1)
-    files.save(folders[1])
-    assert sum(checked) < replay.storage.stats().total_bytes / 8
-    resumed = loaded(folders[1])
-    assert content(resumed) == content(replay)
 
 
 def damage_flip(path: Path) -> None:
@@ -284,20 +258,32 @@ def test_other_unrolls_are_noticed(tmp_path: Path) -> None:
         load_replay(new_replay(other), tmp_path)
 
 
-def test_segments_are_shared_with_the_checkpoint_before(tmp_path: Path) -> None:
-    """Guards the cost of frequent checkpoints, and that a shared file is the right one."""
+def test_segments_are_shared_with_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the cost of frequent checkpoints, which read and write only what is new, and that a
+    shared file is the right one.
+    """
     replay = used_replay()
     first, second = checkpoint_folders(tmp_path, 2)
     files = ReplayFiles(replay)
     files.save(first)
-    insert(replay, 12, seed=9)
+    checked: list[int] = []
+    facts = checkpoint._facts
+
+    def count(parts: Any) -> Any:
+        checked.append(sum(part.nbytes for part in parts))
+        return facts(parts)
+
+    monkeypatch.setattr(checkpoint, "_facts", count)
+    insert(replay, 2, seed=9)
     files.save(second)
+    assert sum(checked) < replay.storage.stats().total_bytes / 8
     nodes = {path.name: path.stat().st_ino for path in first.glob("segment-*")}
     shared = [p for p in second.glob("segment-*") if p.stat().st_ino == nodes.get(p.name)]
     assert 3 < len(shared) < len(list(second.glob("segment-*")))
     shutil.rmtree(first)
-    resumed = loaded(second)
-    assert_goes_on_alike(replay, resumed)
+    assert_goes_on_alike(replay, loaded(second))
 
 
 def test_a_damaged_segment_is_not_shared(tmp_path: Path) -> None:
@@ -307,8 +293,7 @@ def test_a_damaged_segment_is_not_shared(tmp_path: Path) -> None:
     ReplayFiles(replay).save(first)
     damage_flip(sorted(first.glob("segment-*"))[2])
     ReplayFiles(replay).save(second)
-    resumed = loaded(second)
-    assert content(resumed) == content(replay)
+    assert content(loaded(second)) == content(replay)
 
 
 def test_another_runs_segments_are_not_shared(tmp_path: Path) -> None:
@@ -319,8 +304,7 @@ def test_another_runs_segments_are_not_shared(tmp_path: Path) -> None:
     folders = checkpoint_folders(tmp_path, 2)
     for folder, replay in zip(folders, (one, other), strict=True):
         ReplayFiles(replay).save(folder)
-    resumed = loaded(folders[1])
-    assert content(resumed) == content(other)
+    assert content(loaded(folders[1])) == content(other)
 
 
 def test_a_full_disk_is_told_before_writing(

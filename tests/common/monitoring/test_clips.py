@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import pathlib
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -97,13 +99,18 @@ class Filming:
         self.clips.on_report(Report(progress, {}, (), None, last))
 
 
+@pytest.fixture
+def filming(tmp_path: pathlib.Path, monkeypatch: Any) -> Callable[[str], Filming]:
+    return functools.partial(Filming, tmp_path, monkeypatch)
+
+
 # The last argument is --video=FILE.
 FILMS = 'for last; do :; done; echo "$CUDA_VISIBLE_DEVICES $(nice) $@" > "${last#--video=}"'
 
 
-def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+def test_one_at_a_time_and_as_often_as_asked(filming: Any, tmp_path: pathlib.Path) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
-    run = Filming(tmp_path, monkeypatch, f"{wait}; {FILMS}")
+    run = filming(f"{wait}; {FILMS}")
     for frames in (30, 90, 130, 250):
         run.report(frames)
     assert run.saved == 1 and not run.shown.clips
@@ -127,23 +134,19 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
     assert not pathlib.Path(arguments[2]).exists()
 
 
-def test_a_run_that_had_finished_is_not_filmed_again(
-    tmp_path: pathlib.Path, monkeypatch: Any
-) -> None:
+def test_a_run_that_had_finished_is_not_filmed_again(filming: Any) -> None:
     """It ends without a report."""
-    run = Filming(tmp_path, monkeypatch, FILMS)
+    run = filming(FILMS)
     run.clips.on_end("done")
     assert run.saved == 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_the_trained_agent_is_filmed(
-    tmp_path: pathlib.Path, monkeypatch: Any, stopped: bool
-) -> None:
+def test_the_trained_agent_is_filmed(filming: Any, stopped: bool) -> None:
     """After a clip that was in progress. Guards short runs, whose only report is the last; Ctrl-C
     does not wait for a film.
     """
-    run = Filming(tmp_path, monkeypatch, FILMS)
+    run = filming(FILMS)
     run.stopped = stopped
     run.report(30)
     run.report(130, last=True)
@@ -156,20 +159,15 @@ def test_the_trained_agent_is_filmed(
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        (
-            "echo 'error: <Blind> cannot be recorded.' >&2; exit 2",
-            "<Blind> cannot",
-        ),
+        ("echo 'error: <Blind> cannot be recorded.' >&2; exit 2", "<Blind> cannot"),
         ("exit 1", "exit code 1"),
         ("true", "No such file"),
     ],
 )
-def test_a_failure_is_one_warning(
-    tmp_path: pathlib.Path, monkeypatch: Any, caplog: Any, script: str, problem: str
-) -> None:
+def test_a_failure_is_one_warning(filming: Any, caplog: Any, script: str, problem: str) -> None:
     """Guards the learner, and the machine from processes that fail again and again."""
     caplog.set_level(logging.WARNING)
-    run = Filming(tmp_path, monkeypatch, script)
+    run = filming(script)
 
     def failed() -> bool:
         run.report(500)
@@ -186,11 +184,9 @@ def test_a_failure_is_one_warning(
 
 
 @pytest.mark.parametrize("phase", ["stopped", "done"])
-def test_a_stop_does_not_wait_for_a_clip(
-    tmp_path: pathlib.Path, monkeypatch: Any, phase: str
-) -> None:
+def test_a_stop_does_not_wait_for_a_clip(filming: Any, tmp_path: pathlib.Path, phase: str) -> None:
     """Nor does one that comes while a finished run waits; nothing is left behind."""
-    run = Filming(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
+    run = filming(f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     run.report(1)
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     run.stopped = phase == "done"
@@ -201,10 +197,10 @@ def test_a_stop_does_not_wait_for_a_clip(
 
 
 def test_what_cannot_be_started_is_one_warning(
-    tmp_path: pathlib.Path, monkeypatch: Any, caplog: Any
+    filming: Any, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
     """Guards training from machines without processes or temporary files to spare."""
-    run = Filming(tmp_path, monkeypatch, "true")
+    run = filming("true")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
     run.report(1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))

@@ -40,15 +40,16 @@ def test_long_intervals_hold_few_tensors():
     assert metrics.harvest() == {"loss": 1249.5}
 
 
-def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
+def test_scalars_and_histograms_reach_tensorboard_at_their_frames(tmp_path):
     writer = SummaryWriter(tmp_path)
     writer.write(1000, {"loss": 0.5, "speed/frames_per_s": 10})
-    writer.write(2000, {"loss": tf.constant(0.25)})
+    writer.write(2000, {"loss": tf.constant(0.25), "priorities": np.float32([0, 1, 1, 10])})
     writer.close()
-    assert read_points(tmp_path) == {
-        "loss": [(1000, 0.5), (2000, 0.25)],
-        "speed/frames_per_s": [(1000, 10.0)],
-    }
+    found = read_arrays(tmp_path)
+    ((step, buckets),) = found.pop("priorities")  # Rows of (left, right, count).
+    assert step == 2000 and buckets[:, 2].sum() == 4
+    assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
+    assert found == {"loss": [(1000, 0.5), (2000, 0.25)], "speed/frames_per_s": [(1000, 10.0)]}
 
 
 def test_clips_are_images_of_tensorboard(tmp_path):
@@ -71,15 +72,6 @@ def test_options_reach_tensorboard_before_any_scalar(tmp_path, caplog):
     assert names.pop("loss") == [(1000, 0.5)]
     assert {step for values in names.values() for step, _ in values} == {500}
     assert not caplog.records
-
-
-def test_arrays_reach_tensorboard_as_histograms(tmp_path):
-    writer = SummaryWriter(tmp_path)
-    writer.write(1000, {"priorities": np.array([0.0, 1.0, 1.0, 10.0], np.float32)})
-    writer.close()
-    ((step, buckets),) = read_arrays(tmp_path)["priorities"]  # Rows of (left, right, count).
-    assert step == 1000 and buckets[:, 2].sum() == 4
-    assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
 
 
 def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
@@ -147,20 +139,12 @@ def test_successes_are_counted_where_they_are_known(tmp_path):
     assert [row.success for row in rows] == [1, 0, 1, None, None]
 
 
-def test_frames_count_those_of_all_learners(tmp_path):
-    """Guards curves, and the rows after the last checkpoint, which a resumed run must drop."""
-    statistics = EpisodeStatistics(
-        1, num_action_repeats=4, logdir=tmp_path, start_frames=1000, learners=2
-    )
-    statistics.add(episodes((100, 1, 1, 0), ended_at=350))
-    statistics.close()
-    [row] = returns_log.read(tmp_path / "returns.csv")
-    assert (row.frames, row.episode_frames) == (1000 + 350 * 4 * 2, 100 * 4)
-
-
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
+    """Guards, too, the rows after the last checkpoint, which a resumed run must drop: they count
+    the frames of both learners.
+    """
     statistics = EpisodeStatistics(
-        3, num_action_repeats=4, logdir=tmp_path, start_frames=1000, num_eval_envs=1
+        3, num_action_repeats=4, logdir=tmp_path, start_frames=1000, num_eval_envs=1, learners=2
     )
     assert statistics.recent_return is None
     statistics.add(episodes())
@@ -184,10 +168,11 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     assert statistics.harvest() == {}
     statistics.close()
     rows = returns_log.read(tmp_path / "returns.csv")
-    assert [(r.frames, r.episode_return, r.env_id, r.evaluation) for r in rows] == [
-        (2400, 1, 0, False),
-        (2404, 3, 2, False),
-        (2408, 7, 3, True),
+    found = [(r.frames, r.episode_frames, r.episode_return, r.env_id, r.evaluation) for r in rows]
+    assert found == [
+        (3800, 400, 1, 0, False),
+        (3808, 800, 3, 2, False),
+        (3816, 200, 7, 3, True),
     ]
 
 

@@ -65,9 +65,3 @@ def test_scores_are_of_the_recent_episodes() -> None:
     add(statistics, (0, 1, 1), (0, 2, 2), (1, 4, 4))
     scalars = statistics.harvest()
     assert scalars["task_score/a"] == 30.0
-
-
-def test_runs_of_one_task_have_no_task_tags() -> None:
-    statistics = EpisodeStatistics(num_training_envs=4)
-    add(statistics, (0, 1, 1))
-    assert not [name for name in statistics.harvest() if "task" in name]

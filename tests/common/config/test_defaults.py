@@ -109,13 +109,6 @@ def test_a_pipe_as_a_flag_file_is_read_once(parsed_by_absl, tmp_path):
     assert got["changed"]["width"] == "command line"
 
 
-def test_a_flag_file_that_cannot_be_read_again(flag_file):
-    """Guards its name in the origins when it has changed since the flags were parsed."""
-    path = flag_file("a.flags", "--depth=8")
-    got = answer(f"--flagfile={path}", settings={"damaged": path})
-    assert got["changed"]["depth"] == f"flag file {path}"
-
-
 @pytest.mark.parametrize("gnu", [True, False])
 def test_positional_arguments(flag_file, gnu):
     """Guards flags after them, which count unless the program does without absl's GNU style."""

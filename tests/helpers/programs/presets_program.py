@@ -2,15 +2,14 @@
 
 presets_program.py SETTINGS [flags]
 
-SETTINGS is JSON: `defaults` of the program, `typo` for a preset with an unknown option, `damaged`,
-a flag file to overwrite, `gnu`, whether flags may follow positional arguments, and `replayed`, the
-record for `flag_origins.replaying`.
+SETTINGS is JSON: `defaults` of the program, `typo` for a preset with an unknown option, `gnu`,
+whether flags may follow positional arguments, and `replayed`, the record for
+`flag_origins.replaying`.
 """
 
 import contextlib
 import dataclasses
 import json
-import pathlib
 import sys
 
 from absl import app, flags
@@ -34,8 +33,6 @@ class Shape:
 
 
 def main():
-    if "damaged" in settings:
-        pathlib.Path(settings["damaged"]).write_bytes(b"\xff")
     values = {**dataclasses.asdict(from_flags(Shape)), "own": flags.FLAGS.own}
     every = {name: flag_origins.origin(name) for name in values}
     changed = flag_origins.origins(values)

@@ -150,31 +150,24 @@ def topology(hosts):
     )
 
 
-def tpu(task, core, job="worker"):
-    return f"/job:{job}/task:{task}/device:TPU:{core}"
-
-
-def test_the_cores_of_a_tpu_are_split():
-    shape = topology(hosts=1)
-    cores, inference = devices.split_tpu(shape, 3, "localhost")
+@pytest.mark.parametrize(
+    ("hosts", "training", "inference"),
+    [
+        (1, [(0, 0), (0, 1), (0, 2)], [(0, 3)]),
+        # Every core infers, too, if none is left.
+        (1, [(0, core) for core in range(4)], [(0, core) for core in range(4)]),
+        (2, [(0, 0), (1, 0)], [(task, core) for task in range(2) for core in (1, 2, 3)]),
+    ],
+)
+def test_the_cores_of_a_tpu_are_split(hosts, training, inference):
+    """Given by (host, core); several hosts alike."""
+    shape, job = topology(hosts), "localhost" if hosts == 1 else "worker"
+    cores, inferring = devices.split_tpu(shape, len(training), job)
     assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
-    trained = [assignment.tpu_device(replica, 0, job="localhost") for replica in range(3)]
-    assert trained == [tpu(0, core, "localhost") for core in range(3)]
-    assert inference == [tpu(0, 3, "localhost")]
-
-
-def test_every_core_trains_and_infers_if_none_is_left():
-    cores, inference = devices.split_tpu(topology(hosts=1), 4, "worker")
-    assert cores.shape == (4, 1, 4)
-    assert inference == [tpu(0, core) for core in range(4)]
-
-
-def test_several_tpu_hosts_are_split_alike():
-    shape = topology(hosts=2)
-    cores, inference = devices.split_tpu(shape, 2, "worker")
-    assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
-    assert [assignment.tpu_device(n, 0, job="worker") for n in range(2)] == [tpu(0, 0), tpu(1, 0)]
-    assert inference == [tpu(task, core) for task in range(2) for core in (1, 2, 3)]
+    trained = [assignment.tpu_device(n, 0, job=job) for n in range(len(training))]
+    name = (f"/job:{job}" + "/task:{}/device:TPU:{}").format
+    assert trained == [name(*core) for core in training]
+    assert inferring == [name(*core) for core in inference]
 
 
 @pytest.mark.parametrize(

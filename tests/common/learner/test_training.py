@@ -59,6 +59,13 @@ def test_a_variable_without_gradient(train):
         assert "Gradients do not exist for variables" in text
 
 
+def make_step(algorithm, clip_norm=None, device="cpu:0", **options):
+    """A training step with plain gradient descent."""
+    strategy = tf.distribute.OneDeviceStrategy(device)
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    return TrainingStep(algorithm, optimizer, strategy, clip_norm, **options)
+
+
 class Line(Algorithm):
     """Fits one weight to the batch."""
 
@@ -83,8 +90,7 @@ class Line(Algorithm):
 def test_a_batch_with_nan_does_not_spoil_the_weights(clip_norm):
     """Guards training against environments that give NaN or infinite rewards."""
     algorithm = Line()
-    strategy = tf.distribute.get_strategy()
-    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm)
+    step = make_step(algorithm, clip_norm)
     batches = iter(tf.data.Dataset.from_tensor_slices([np.nan, 3.0, np.inf, 3.0]))
     weights, skipped = [], []
     for _ in range(4):
@@ -119,8 +125,7 @@ class TwoGroups(Line):
 def test_multipliers_do_not_clip_the_network():
     """Guards the network's step size against the gradient of an adjusted cost, which has bounds."""
     algorithm = TwoGroups()
-    strategy = tf.distribute.get_strategy()
-    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm=5.0)
+    step = make_step(algorithm, clip_norm=5.0)
     batches = iter(tf.data.Dataset.from_tensor_slices([3.0, np.nan]))
     metrics, _ = step.run(batches)
     assert float(metrics["gradient_norm"]) == pytest.approx(4.0)
@@ -147,9 +152,7 @@ class Embedding(Line):
 def test_rows_read_twice_are_clipped_by_their_whole_gradient():
     """Guards the norm of sparse gradients, which list such a row twice."""
     algorithm = Embedding()
-    strategy = tf.distribute.get_strategy()
-    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm=1.0)
-    metrics, _ = step.run(tf.constant(3.0))
+    metrics, _ = make_step(algorithm, clip_norm=1.0).run(tf.constant(3.0))
     assert float(metrics["gradient_norm"]) == pytest.approx(6.0)
     np.testing.assert_allclose(algorithm.network.table, [[0.9], [1.0]], rtol=1e-6)
 
@@ -184,8 +187,7 @@ def _last_of_some(batch):
 
 def _train(jit, algorithm, batch):
     """The weight after two steps."""
-    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
+    step = make_step(algorithm, jit=jit)
     for _ in range(2):
         step.run(tf.constant(batch))
     return float(algorithm.network.weight)
@@ -244,22 +246,18 @@ HloModule gemm"""
 @pytest.mark.parametrize("error", [tf.errors.InternalError, tf.errors.NotFoundError])
 def test_what_xla_fails_to_compile_runs_as_it_is(monkeypatch, caplog, error):
     """Guards the default against errors of XLA on a GPU (no ptxas, bugs), and what they hide."""
-    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
 
     def fail(_):
         raise error(None, None, _OF_A_GPU)
 
-    def step(jit):
-        return TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
-
     algorithm = Own(lambda batch: batch)
-    failing = step("auto")
+    failing = make_step(algorithm, jit="auto")
     monkeypatch.setattr(failing, "_run", fail)
     failing.run(tf.constant(3.0))
     assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4)
     assert "not compiled (--jit): Failed to analyze the computation" in caplog.text
 
-    required, proven = step("true"), step("auto")
+    required, proven = (make_step(algorithm, jit=jit) for jit in ("true", "auto"))
     proven.run(tf.constant(3.0))
     for compiled in (required, proven):
         monkeypatch.setattr(compiled, "_run", fail)
@@ -271,8 +269,7 @@ def test_what_xla_refuses_is_made_up_for():
     """Guards inference that waits until training has used its batch, one of which is lost."""
     lost = []
     algorithm = Own(lambda batch: tf.strings.to_number(tf.strings.as_string(batch)))
-    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit="auto")
+    step = make_step(algorithm, jit="auto")
     batches = iter(tf.data.Dataset.from_tensors(3.0).repeat(3))
     for _ in range(2):
         step.run(batches, on_lost_batch=lambda: lost.append(float(algorithm.network.weight)))
@@ -282,8 +279,7 @@ def test_what_xla_refuses_is_made_up_for():
 
 def test_the_end_of_the_batches_is_no_error_of_xla(caplog):
     """Guards the message of a run that ends before its first step."""
-    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    step = TrainingStep(Own(lambda b: b), tf.keras.optimizers.SGD(0.1), strategy, None, jit="auto")
+    step = make_step(Own(lambda b: b), jit="auto")
     with pytest.raises(tf.errors.OutOfRangeError):
         step.run(iter(tf.data.Dataset.from_tensor_slices([3.0]).take(0)))
     assert not caplog.text
@@ -301,8 +297,7 @@ def test_xla_flags_that_name_a_file_stay(monkeypatch):
 def test_triton_is_off_on_gpus(monkeypatch, device, expected):
     """Guards PPO on Atari, whose step TensorFlow 2.21 cannot compile with it."""
     monkeypatch.setenv("XLA_FLAGS", "")
-    strategy = tf.distribute.OneDeviceStrategy(device)
-    TrainingStep(Line(), tf.keras.optimizers.SGD(0.1), strategy, None, jit="true")
+    make_step(Line(), device=device, jit="true")
     assert os.environ["XLA_FLAGS"] == expected
 
 

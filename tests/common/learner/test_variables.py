@@ -50,16 +50,3 @@ def test_only_what_learns_is_trainable():
 def test_agents_made_alike_list_their_variables_alike():
     left, right = variables.variables(Agent()), variables.variables(Agent())
     assert [v.shape for v in left] == [v.shape for v in right]
-
-
-def test_an_optimizer_updates_the_variables_found():
-    agent = Agent()
-    found = variables.trainable_variables(agent)
-    optimizer = tf.keras.optimizers.SGD(0.5)
-    optimizer.build(found)
-    before = [variable.numpy() for variable in found]
-    optimizer.apply_gradients([(tf.ones_like(variable), variable) for variable in found])
-    for variable, old in zip(found, before, strict=True):
-        tf.debugging.assert_near(variable, old - 0.5)
-    # The layers see it: the variables found are their own, not copies.
-    tf.debugging.assert_near(agent.layer.bias, -0.5 * tf.ones([2]))

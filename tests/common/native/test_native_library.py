@@ -21,17 +21,6 @@ def in_an_environment_of_ones_own(monkeypatch):
     monkeypatch.setattr(sys, "prefix", "/opt/environment")
 
 
-def test_the_libraries_were_built():
-    assert native_library.path("libseed_unroll_ops").name == "libseed_unroll_ops.so"
-
-
-def test_the_version_built_against_is_the_one_installed():
-    import tensorflow as tf
-
-    assert native_library.built_against() == tf.__version__
-    native_library.check_version(tf.__version__)
-
-
 def test_a_missing_library(monkeypatch, tmp_path):
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match="libseed_replay.so of SEED RL is missing") as error:

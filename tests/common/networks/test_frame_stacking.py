@@ -28,28 +28,23 @@ def test_single_steps_equal_a_queue(stack_size, channels):
 
 
 @pytest.mark.parametrize("stack_size, channels", [(2, 1), (4, 1), (3, 2)])
+@pytest.mark.parametrize("p_done", [0.3, 0.0, 1.0])
 @pytest.mark.parametrize("cuts", [(15,), (7, 8), (1, 2, 12), (2, 1, 1, 11)], ids=str)
-def test_unrolls_of_any_length_equal_a_queue(stack_size, channels, cuts):
-    """Unrolls shorter than the stack reach through the state into earlier unrolls."""
-    frames, done = episode_frames(1, 15, 6, channels)
+def test_unrolls_of_any_length_equal_a_queue(stack_size, channels, p_done, cuts):
+    """Unrolls shorter than the stack reach through the state into earlier unrolls.
+
+    The first frame is not repeated; what was before it is black.
+    """
+    frames, done = episode_frames(1, 15, 6, channels, p_done)
     state = initial_frame_stacking_state(stack_size, 6, (*SHAPE, channels))
     expected = queue_stack(frames, done, stack_size)
+    assert not expected[0, ..., :-channels].any()
     start = 0
     for length in cuts:
         part = slice(start, start + length)
         stacked, state = stack_frames(frames[part], state, done[part], stack_size)
         np.testing.assert_array_equal(stacked, expected[part])
         start += length
-
-
-@pytest.mark.parametrize("p_done", [0.0, 1.0])
-def test_no_and_only_episode_starts(p_done):
-    frames, done = episode_frames(2, 6, 3, p_done=p_done)
-    state = initial_frame_stacking_state(4, 3, (*SHAPE, 1))
-    stacked, _ = stack_frames(frames, state, done, 4)
-    np.testing.assert_array_equal(stacked, queue_stack(frames, done, 4))
-    # The first frame is not repeated; what was before it is black.
-    assert not stacked[0, ..., :3].numpy().any()
 
 
 def test_unknown_time_and_batch_in_a_graph():

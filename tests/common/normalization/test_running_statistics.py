@@ -28,12 +28,13 @@ def mean_std(tracker):
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_fresh_tracker_changes_nothing(name):
     tracker = make(name)
-    mean, std = mean_std(tracker)
-    np.testing.assert_array_equal(mean, np.zeros(SIZE, np.float32))
-    np.testing.assert_array_equal(std, np.ones(SIZE, np.float32))
+    mean, std = tracker.get_mean_std()
     x = tf.constant([[1.0, -2.0, 3.0]])
     np.testing.assert_array_equal(tracker.normalize(x), x)
     assert not tracker.trainable_variables
+    tracker.update([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]])  # Changes no value from before.
+    np.testing.assert_array_equal(mean, np.zeros(SIZE, np.float32))
+    np.testing.assert_array_equal(std, np.ones(SIZE, np.float32))
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, -1e6])
@@ -159,15 +160,6 @@ def test_fixed_statistics_do_not_move():
     tracker.update([[100.0, 200.0]])
     np.testing.assert_array_equal(tracker.normalize([[6.0, -2.0]]), [[1.0, -1.0]])
     assert not tracker.variables
-
-
-def test_values_do_not_change_with_later_updates():
-    for name in TRACKERS:
-        tracker = make(name)
-        mean, std = tracker.get_mean_std()
-        tracker.update([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]])
-        np.testing.assert_array_equal(mean, [0.0] * SIZE)
-        np.testing.assert_array_equal(std, [1.0] * SIZE)
 
 
 @pytest.mark.parametrize("name", TRACKERS)

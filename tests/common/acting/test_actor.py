@@ -31,6 +31,12 @@ from tests.helpers.actor_runs import ACTIONS, OBSERVATIONS, Recorder, make, run,
 from tests.helpers.waiting import wait_until
 
 
+def refused(learner: ScriptedLearner, message: str, **options: Any) -> None:
+    """An actor of this learner ends with a message for the user."""
+    with learner, pytest.raises(UserError, match=message):
+        actor_loop(make, ActorConfig(server_address=learner.address, **options))
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_calls_carry_the_protocol(size: int) -> None:
     """Everything a call carries, step for step, against environments that the test steps."""
@@ -82,11 +88,9 @@ def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> No
     assert "--truncate_of_this_test is false here, and true in the learner" in caplog.text
 
     code = {"made_by_of_this_test": "a:b"}
-    with serve(Recorder(), environment=code) as learner:
-        with pytest.raises(
-            UserError, match="--made_by_of_this_test=a:b, which an actor accepts only"
-        ):
-            actor_loop(make, ActorConfig(server_address=learner.address), Steps())
+    message = "--made_by_of_this_test=a:b, which an actor accepts only"
+    with serve(Recorder(), environment=code) as learner, pytest.raises(UserError, match=message):
+        actor_loop(make, ActorConfig(server_address=learner.address), Steps())
 
 
 def test_the_numbers_of_environments_are_the_learners(monkeypatch) -> None:
@@ -192,14 +196,8 @@ def test_patience_begins_when_the_learner_is_lost(socket_address: str, monkeypat
 
 
 def test_waits_for_a_learner_that_comes_late(socket_address: str) -> None:
-    learners = []
-    recorder = Recorder(calls=3)
-
-    def come() -> None:
-        learners.append(serve(recorder, address=socket_address))
-
-    timer = threading.Timer(0.7, come)
-    timer.start()
+    recorder, learners = Recorder(calls=3), []
+    threading.Timer(0.7, lambda: learners.append(serve(recorder, address=socket_address))).start()
     with pytest.raises(SystemExit) as ending:
         actor_loop(make, ActorConfig(server_address=socket_address, connect_timeout_s=60))
     learners[0].close()
@@ -211,21 +209,6 @@ def test_superseded_says_what_to_do(capsys: Any) -> None:
         assert run(learner, make, task=3, env_batch_size=2) == ExitCode.SUPERSEDED
     error = capsys.readouterr().err.splitlines()[-1]
     assert "A newer actor is here." in error and "6 to 7" in error and "--task" in error
-
-
-def test_transient_errors_of_the_learner_are_tried_again() -> None:
-    """An inference that failed once (out of memory, say) does not cost the actor its life."""
-    recorder = Recorder(calls=4)
-    failures = [CallError(StatusCode.INTERNAL, "out of memory")] * 2
-
-    def fail_first(*args: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return recorder(*args)
-
-    with serve(fail_first) as learner:
-        assert run(learner, make) == ExitCode.SUPERSEDED
-    assert len(recorder.calls) == 4
 
 
 def test_a_learner_that_only_answers_with_errors(capsys: Any, monkeypatch: Any) -> None:
@@ -251,38 +234,22 @@ def test_refusals_that_only_the_user_can_mend(
     code: StatusCode, message: str, expected: str
 ) -> None:
     """An id out of range must not be tried forever."""
-    with serve(Recorder(0, CallError(code, message))) as learner:
-        with pytest.raises(UserError, match=f"{message}.*{expected}"):
-            actor_loop(make, ActorConfig(server_address=learner.address, task=9))
+    refused(serve(Recorder(0, CallError(code, message))), f"{message}.*{expected}", task=9)
 
 
 def test_observations_too_large_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards a clear message: this would be tried until the learner counts as lost."""
     limited = functools.partial(ClientOptions, max_message_bytes=4000)
     monkeypatch.setattr(actor, "ClientOptions", limited)
-    with serve(Recorder()) as learner:
-        with pytest.raises(UserError, match="environments 0 to 99 are too large.*--env_batch"):
-            actor_loop(make, ActorConfig(server_address=learner.address, env_batch_size=100))
+    message = "environments 0 to 99 are too large.*--env_batch"
+    refused(serve(Recorder()), message, env_batch_size=100)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT])
 def test_a_refusal_before_the_learner_hands_out_environments(code: Any, monkeypatch: Any) -> None:
     """There are no ids to name yet."""
     monkeypatch.setattr(ScriptedLearner, "describe", lambda *args: args[-1].abort(code, "go away"))
-    with serve(Recorder()) as learner:
-        with pytest.raises(UserError, match="this actor's environments: go away"):
-            actor_loop(make, ActorConfig(server_address=learner.address, task=-1))
-
-
-def test_token(tmp_path: Any) -> None:
-    """With the learner's secret an actor is accepted, without it the message names the option."""
-    secret = tmp_path / "token"
-    secret.write_text("s3cret\n")
-    recorder = Recorder(calls=2)
-    with serve(recorder, token="s3cret") as learner:
-        assert run(learner, make, auth_token_file=str(secret)) == ExitCode.SUPERSEDED
-        with pytest.raises(UserError, match="--auth_token_file"):
-            actor_loop(make, ActorConfig(server_address=learner.address))
+    refused(serve(Recorder()), "this actor's environments: go away", task=-1)
 
 
 def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
@@ -312,13 +279,15 @@ def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
     assert "Cannot read --auth_token_file" in warnings[1]
 
 
-def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
-    secret = tmp_path / "token"
-    secret.write_text("wrong")
-    options = {"auth_token_file": str(secret), "connect_timeout_s": 1.0}
-    with serve(Recorder(), token="right") as learner:
-        with pytest.raises(UserError, match="Start both with the same --auth_token_file"):
-            actor_loop(make, ActorConfig(server_address=learner.address, **options))
+@pytest.mark.parametrize("shown", ["wrong", None])
+def test_another_token_is_not_tried_for_ever(shown: str | None, tmp_path: Any) -> None:
+    """And none is not tried again at all."""
+    secret, options = tmp_path / "token", {}
+    if shown:
+        secret.write_text(shown)
+        options = {"auth_token_file": str(secret), "connect_timeout_s": 1.0}
+    message = "Start both with the same --auth_token_file"
+    refused(serve(Recorder(), token="right"), message, **options)
 
 
 @pytest.mark.parametrize("option", ["auth_token_file", "tls_ca", "tls_cert"])
@@ -328,34 +297,30 @@ def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
         actor_loop(make, ActorConfig(**{option: str(tmp_path / "missing")}))
 
 
-def test_observations_the_learner_does_not_expect() -> None:
+@pytest.mark.parametrize(
+    ("observations", "actions", "action", "message"),
+    [
+        (
+            *(spaces.Box(0, 255, (84, 84, 1), np.uint8), ACTIONS, 0),
+            r"expects .*uint8\[84, 84, 1\].*returns float32\[4\]",
+        ),
+        (OBSERVATIONS, ACTIONS, 17, "action space"),
+        # All of its actions are valid here, so nothing else would detect this.
+        (OBSERVATIONS, spaces.Discrete(1), 0, "actions are 1 choices.*takes 2 choices"),
+    ],
+)
+def test_a_learner_of_another_environment(
+    observations: Any, actions: Any, action: int, message: str
+) -> None:
     """Reported immediately and clearly, not as an error of the first call's third argument."""
-    other = spaces.Box(0, 255, (84, 84, 1), np.uint8)
-    with ScriptedLearner(other, ACTIONS, Recorder()) as learner:
-        with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*returns float32\[4\]"):
-            actor_loop(make, ActorConfig(server_address=learner.address))
-
-
-def test_actions_of_another_space() -> None:
-    with serve(lambda env_ids, *_: np.full(len(env_ids), 17)) as learner:
-        with pytest.raises(UserError, match="action space"):
-            actor_loop(make, ActorConfig(server_address=learner.address))
-
-
-def test_actions_that_only_mean_something_else() -> None:
-    """All of the learner's actions are valid here, so nothing else would detect this."""
-    fewer = spaces.Discrete(1)
-    with ScriptedLearner(OBSERVATIONS, fewer, Recorder()) as learner:
-        with pytest.raises(UserError, match="actions are 1 choices.*takes 2 choices"):
-            actor_loop(make, ActorConfig(server_address=learner.address))
+    learner = ScriptedLearner(observations, actions, lambda ids, *_: np.full(len(ids), action))
+    refused(learner, message)
 
 
 def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reported in one line, not as a crash after which a supervisor would restart the actor."""
     monkeypatch.setattr(ScriptedLearner, "describe", lambda *_: b"<html>")
-    with serve(Recorder()) as learner:
-        with pytest.raises(UserError, match="Cannot use this learner"):
-            actor_loop(make, ActorConfig(server_address=learner.address))
+    refused(serve(Recorder()), "Cannot use this learner")
 
 
 def test_environment_that_raises(capsys: Any, caplog: Any) -> None:
@@ -390,8 +355,10 @@ def test_environments_are_closed_however_it_ends() -> None:
     assert closed == [True, True]
 
 
-def test_seed_repeats_the_first_life_only() -> None:
-    """A new life with the old seed would play the same episodes again."""
+def test_after_an_error_a_life_begins_that_is_not_seeded_again() -> None:
+    """An inference that failed (out of memory, say) does not cost the actor its life; with the old
+    seed it would play the same episodes again.
+    """
     seeds = []
 
     class Seeded(envs.LifeStepEnv):
@@ -400,17 +367,17 @@ def test_seed_repeats_the_first_life_only() -> None:
             return super().reset(seed=seed, options=options)
 
     recorder = Recorder(calls=6)
-    failures = [CallError(StatusCode.INTERNAL, "once")]
+    failures = [CallError(StatusCode.INTERNAL, "out of memory")] * 2
 
-    def fail_once(*args: Any) -> Any:
+    def fail_twice(*args: Any) -> Any:
         if len(recorder.calls) == 3 and failures:
             raise failures.pop()
         return recorder(*args)
 
-    with serve(fail_once) as learner:
-        run(learner, lambda i, c: Seeded(), seed=3)
-    assert seeds[0] is not None and seeds[1:] == [None] * (len(seeds) - 1)
-    assert len(seeds) == 2
+    with serve(fail_twice) as learner:
+        assert run(learner, lambda i, c: Seeded(), seed=3) == ExitCode.SUPERSEDED
+    assert len(recorder.calls) == 6
+    assert seeds[0] is not None and seeds[1:] == [None]  # The second failure found them reset.
 
 
 def test_native_vector_environment_is_preferred_to_single_ones() -> None:
@@ -443,15 +410,9 @@ def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) 
         def step(self, action_batch: Any) -> Any:
             return super().step(action_batch)._replace(**{field: reward})
 
-    with serve(Recorder()) as learner:
+    with serve(Recorder()) as learner, pytest.raises(UserError, match=message):
         config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
-        create = functools.partial(_vector, Paying)
-        with pytest.raises(UserError, match=message):
-            actor_loop(make, config, create_batch=create)
-
-
-def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:
-    return kind(make, len(env_ids), int(env_ids[0]), config)
+        actor_loop(make, config, create_batch=lambda env_ids, _: Paying(make, 2, env_ids[0]))
 
 
 def test_an_actor_ends_when_training_is_done():

@@ -108,21 +108,8 @@ def test_equals_a_plain_loop_for_any_batch(first: int, size: int) -> None:
 def test_abandoned_sequence_in_full() -> None:
     """Pins the sequence itself, so that oracle and code cannot be wrong together."""
     env = BatchedEnvironment(lambda i, c: envs.LifeStepEnv(2, truncate=True), 1, 0)
-    env.reset()
-    seen = []
-    for action in (1, 1, 0, 1):
-        step = env.step(np.array([action]))
-        seen.append(
-            (
-                step.reward[0],
-                step.done[0],
-                step.abandoned[0],
-                step.episode_step[0],
-                step.raw_reward[0],
-                step.observation[0, 1:].tolist(),
-            )
-        )
-    assert seen == [
+    ((_, *seen),) = run_batch(env, np.array([[1], [1], [0], [1]]))
+    assert [(*report[:-1], report.observation.tolist()) for report in seen] == [
         (1, False, False, 1, 10, [0, 1, 1]),
         (2, False, False, 2, 20, [0, 2, 1]),  # The last of the episode; not done yet.
         (0, True, True, 0, 0, [1, 0, -1]),  # The action 0 was ignored.
@@ -316,18 +303,15 @@ def test_actions_reach_the_environments_in_their_space(
     received = []
 
     class Recorder(envs.LifeStepEnv):
-        action_space = space
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = space
 
         def step(self, action: Any) -> Any:
             received.append(action)
             return super().step(0)
 
-    def create(env_id: int, config: Any) -> Any:
-        env = Recorder()
-        env.action_space = space
-        return env
-
-    env = BatchedEnvironment(create, 2, 0)
+    env = BatchedEnvironment(lambda *_: Recorder(), 2, 0)
     env.reset()
     env.step(batch)
     assert all(space.contains(action) for action in received)

@@ -316,36 +316,31 @@ def test_a_single_environment_is_no_vector_environment() -> None:
         VectorEnvironment(Walk(0), [0])
 
 
-def test_errors_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = WithoutRows(2, AutoresetMode.NEXT_STEP)
+def _stepped(observation: tuple[int, ...], paid: Any, truncated: bool = False) -> Any:
+    """A step that returns these, for two environments."""
+    return np.zeros((2, *observation)), paid, [False] * 2, [truncated] * 2, {}
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "message"),
+    [
+        (lambda _: 1 / 0, EnvironmentFailure, r"Environments 4 to 5 raised in step\(\)"),
+        (mock.Mock(side_effect=DependencyNotInstalled("pip install x")), UserError, "install x"),
+        (
+            *(lambda _: _stepped((4,), [0.0, 0.0]), UserError),
+            r"float32\[2, 4\], expected float32\[3\] for each of 2",
+        ),
+        (lambda _: _stepped((3,), [0.0, None]), UserError, "Environment 5: its reward is None"),
+        (lambda _: _stepped((3,), [0.0, 0.0], truncated=True), UserError, "final_obs"),
+    ],
+)
+def test_errors_of_the_environment(monkeypatch: Any, step: Any, error: Any, message: str) -> None:
+    env = WithoutRows(2, AutoresetMode.SAME_STEP)
     vector = VectorEnvironment(env, [4, 5])
     vector.reset()
-    monkeypatch.setattr(env, "step", lambda actions: 1 / 0)
-    with pytest.raises(EnvironmentFailure, match=r"Environments 4 to 5 raised in step\(\)"):
+    monkeypatch.setattr(env, "step", step)
+    with pytest.raises(error, match=message):
         vector.step(np.zeros(2, np.int64))
-    monkeypatch.setattr(
-        env, "step", mock.Mock(side_effect=DependencyNotInstalled("pip install thing"))
-    )
-    with pytest.raises(UserError, match="pip install thing"):
-        vector.step(np.zeros(2, np.int64))
-    monkeypatch.setattr(
-        env, "step", lambda actions: (np.zeros((2, 4)), np.zeros(2), *np.zeros((2, 2), bool), {})
-    )
-    with pytest.raises(UserError, match=r"float32\[2, 4\], expected float32\[3\] for each of 2"):
-        vector.step(np.zeros(2, np.int64))
-    monkeypatch.setattr(
-        env, "step", lambda actions: (np.zeros((2, 3)), [0.0, None], *np.zeros((2, 2), bool), {})
-    )
-    with pytest.raises(UserError, match="Environment 5: its reward is None"):
-        vector.step(np.zeros(2, np.int64))
-    same = WithoutRows(1, AutoresetMode.SAME_STEP)
-    vector = VectorEnvironment(same, [0])
-    vector.reset()
-    monkeypatch.setattr(
-        same, "step", lambda actions: (np.zeros((1, 3)), [0.0], [False], [True], {})
-    )
-    with pytest.raises(UserError, match="final_obs"):
-        vector.step(np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("mode", [*MODES, None])

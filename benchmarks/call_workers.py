@@ -17,35 +17,24 @@ import numpy as np
 from benchmarks import processes
 from seed_rl.grpc.structures import TensorSpec
 
-PAYLOADS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "scalar": ("int32", ()),
-    "frame": ("uint8", (84, 84, 4)),
-}
-"""Element type and shape of a call's argument, by function. The result is an int32."""
-
+_SHAPE = (84, 84, 4)
 _ANSWER = 8
 _CALLS_PER_CLOCK_READ = 20
 _CALLS_PER_LOOP = 100
 
-
-def example(payload: str) -> np.ndarray:
-    """The argument that all clients send."""
-    dtype, shape = PAYLOADS[payload]
-    return np.full(shape, _ANSWER - 1, dtype)
+EXAMPLE = np.full(_SHAPE, _ANSWER - 1, np.uint8)
+"""The argument that all clients send. The result is an int32."""
 
 
-def batched_function(payload: str) -> Any:
+def batched_function() -> Any:
     """The function that is called: a trivial tf.function over the batch."""
     import tensorflow as tf
 
-    dtype, shape = PAYLOADS[payload]
+    @tf.function(input_signature=[tf.TensorSpec([None, *_SHAPE], tf.uint8)])
+    def frame(x: tf.Tensor) -> tf.Tensor:
+        return tf.cast(x[:, 0, 0, 0], tf.int32) + 1
 
-    def work(x: tf.Tensor) -> tf.Tensor:
-        first = x if not shape else x[:, 0, 0, 0]
-        return tf.cast(first, tf.int32) + 1
-
-    work.__name__ = payload
-    return tf.function(work, input_signature=[tf.TensorSpec([None, *shape], dtype)])
+    return frame
 
 
 def serve_op(addresses: Sequence[str], *tls: str) -> None:
@@ -56,30 +45,26 @@ def serve_op(addresses: Sequence[str], *tls: str) -> None:
     certificate, key = tls or (None, None)
     options = ServerOptions(tls_certificate=certificate, tls_key=key)
     server = ops.Server(list(addresses), options)
-    for payload in PAYLOADS:
-        server.bind(batched_function(payload))
+    server.bind(batched_function())
     server.start()
     processes.serve_commands(server.stats, server.ports)
 
 
 def serve_grpcio(*addresses: str) -> None:
-    """Runs plain Python servers, one per address; their payloads alternate."""
+    """Runs plain Python servers, one per address."""
     from benchmarks import grpcio_server
 
-    servers = []
-    for i, address in enumerate(addresses):
-        payload = list(PAYLOADS)[i % len(PAYLOADS)]
-        dtype, shape = PAYLOADS[payload]
-        foo = batched_function(payload)
-        servers.append(
-            grpcio_server.Server(
-                address,
-                lambda x, foo=foo: [foo(x).numpy()],
-                payload,
-                [TensorSpec(dtype, (None, *shape))],
-                TensorSpec("int32", (None,)),
-            )
+    foo = batched_function()
+    servers = [
+        grpcio_server.Server(
+            address,
+            lambda x: [foo(x).numpy()],
+            "frame",
+            [TensorSpec("uint8", (None, *_SHAPE))],
+            TensorSpec("int32", (None,)),
         )
+        for address in addresses
+    ]
     processes.serve_commands(
         lambda: [server.counters for server in servers], [server.port for server in servers]
     )
@@ -93,12 +78,12 @@ def numpy_client() -> None:
     scheduling.use_batch_scheduling()  # As actors do.
     opened: dict[str, Client] = {}
 
-    def run(address: str, payload: str, clients: int, seconds: float) -> list[float]:
+    def run(address: str, clients: int, seconds: float) -> list[float]:
         assert clients == 1
         if address not in opened:
             opened[address] = Client(address)
-        foo, x = opened[address].functions[payload], example(payload)
-        return _run_for(seconds, lambda: _call_often(foo, x))
+        foo = opened[address].functions["frame"]
+        return _run_for(seconds, lambda: _call_often(foo, EXAMPLE))
 
     processes.serve_commands(run)
 
@@ -109,11 +94,10 @@ def tf_clients(kind: str) -> None:
 
     from seed_rl.grpc import ops
 
-    prepared: dict[tuple[str, str], list[Callable[[], int]]] = {}
+    calls: list[Callable[[], int]] = []
 
-    def prepare(address: str, payload: str) -> Callable[[], int]:
-        foo = getattr(ops.Client(address), payload)
-        x = tf.constant(example(payload))
+    def prepare(address: str) -> Callable[[], int]:
+        foo, x = ops.Client(address).frame, tf.constant(EXAMPLE)
         if kind == "eager":
             return lambda: _call_often(foo, x)
 
@@ -130,14 +114,13 @@ def tf_clients(kind: str) -> None:
 
         return run_loop
 
-    def run(address: str, payload: str, clients: int, seconds: float) -> list[float]:
-        calls = prepared.setdefault((address, payload), [])
+    def run(address: str, clients: int, seconds: float) -> list[float]:
         while len(calls) < clients:
-            calls.append(prepare(address, payload))
+            calls.append(prepare(address))
         totals: list[list[float]] = []
         threads = [
             threading.Thread(target=lambda call=call: totals.append(_run_for(seconds, call)))
-            for call in calls[:clients]
+            for call in calls
         ]
         for thread in threads:
             thread.start()
@@ -173,8 +156,7 @@ def _run_for(seconds: float, call: Callable[[], int]) -> list[float]:
 def main(role: str, *addresses: str) -> None:
     """Runs one role until stdin is closed."""
     if role in ("op", "TLS"):
-        count = 2 * len(PAYLOADS)
-        serve_op(addresses[:count], *addresses[count:])
+        serve_op(addresses[:2], *addresses[2:])
     elif role == "grpcio":
         serve_grpcio(*addresses)
     elif role == "numpy":

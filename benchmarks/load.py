@@ -11,9 +11,8 @@ connection, with its own environment ids and its own life. Measured in turn:
 3. a storm: all actors lose their connection at once and come back as actors do, asking for the
    functions and the status first
 
-By default each actor always has a call under way, so that the learner is the bottleneck and calls
-wait long; --step_ms gives the actors a pace. The exit code is 1 if there was an error, or if not
-all actors were back in time.
+Each actor always has a call under way, so that the learner is the bottleneck and calls wait long.
+The exit code is 1 if there was an error, or if not all actors were back in time.
 """
 
 from __future__ import annotations
@@ -66,9 +65,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--actors", type=int, default=2000)
     parser.add_argument("--envs_per_actor", type=int, default=4)
     parser.add_argument(
-        "--step_ms", type=float, default=0, help="mean time of an actor between its calls"
-    )
-    parser.add_argument(
         "--warmup",
         type=float,
         default=5,
@@ -77,9 +73,6 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--tls", action="store_true", help="encrypt the connections")
     parser.add_argument(
-        "--quick", action="store_true", help="20 actors of 2 environments, for 2 seconds"
-    )
-    parser.add_argument(
         "--flag",
         action="append",
         default=[],
@@ -87,8 +80,6 @@ def parse() -> argparse.Namespace:
         help="a flag of the learner; may be repeated",
     )
     args = parser.parse_args()
-    if args.quick:
-        args.actors, args.envs_per_actor, args.seconds, args.warmup = 20, 2, 2.0, 0.5
     if min(args.actors, args.envs_per_actor) < 1:
         parser.error("--actors and --envs_per_actor must be at least 1.")
     for flag in args.flag:
@@ -154,22 +145,21 @@ def measure(
     phases["open"] = actors.open()
     memory["streams of calls open"] = learner.memory_mib(settle_s)
     open_streams = learner.connections() - already_open
-    step_s = args.step_ms / 1000
-    phases["warm-up"] = actors.play(args.warmup, step_s, args.warmup)
+    phases["warm-up"] = actors.play(args.warmup, args.warmup)
     # The first training step, which traces and compiles, is not to be measured.
     limit = time.monotonic() + _TRAINING_LIMIT_S
     while not learner.counters().frames and time.monotonic() < limit:
-        phases["until training"] = actors.play(1, step_s)
+        phases["until training"] = actors.play(1)
     if "until training" in phases:
-        phases["warm-up of training"] = actors.play(args.warmup, step_s)
+        phases["warm-up of training"] = actors.play(args.warmup)
     before = learner.counters()
-    phases["play"] = actors.play(args.seconds, step_s)
+    phases["play"] = actors.play(args.seconds)
     after = learner.counters()
     memory["after playing"] = learner.memory_mib(settle_s)
     before_storm_s = processes.cpu_seconds(learner.pid)
     phases["storm"] = actors.storm(_STORM_LIMIT_S)
     storm_cpu_s = processes.cpu_seconds(learner.pid) - before_storm_s
-    phases["after the storm"] = actors.play(min(_AFTER_S, args.seconds), step_s)
+    phases["after the storm"] = actors.play(min(_AFTER_S, args.seconds))
     memory["after the storm"] = learner.memory_mib(settle_s)
     num_envs = args.actors * args.envs_per_actor
     return {
@@ -239,7 +229,6 @@ def problems(
 
 def print_results(args: argparse.Namespace, results: dict[str, Any]) -> None:
     """Prints tables, and what went wrong."""
-    pace = f"{args.step_ms:g} ms between calls" if args.step_ms else "always a call under way"
     encryption = ", TLS" if args.tls else ""
     rows: list[tuple[str, str]] = [
         ("environment frames/s", f"{results['frames_per_s']:,.0f}"),
@@ -262,7 +251,7 @@ def print_results(args: argparse.Namespace, results: dict[str, Any]) -> None:
         ("errors, connections lost", f"{results['errors']}, {results['lost']}"),
     ]
     report.print_table(
-        f"{args.actors:,} actors of {args.envs_per_actor} environments, {pace}{encryption}; "
+        f"{args.actors:,} actors of {args.envs_per_actor} environments{encryption}; "
         f"{LOADS[args.load].about}",
         ["", "measured"],
         rows,

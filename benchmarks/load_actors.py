@@ -58,7 +58,7 @@ class Actors(processes.Program):
 
     def __init__(self, address: str, recording: Path, actors: int, tls_ca: str | None = None):
         """Starts the process; the actors do not connect yet."""
-        program = processes.compile_native("actors")
+        program = processes.compile_actors()
         super().__init__(
             [program, address, str(recording), str(actors), *([tls_ca] if tls_ca else [])]
         )
@@ -71,17 +71,15 @@ class Actors(processes.Program):
         """All actors open their stream of calls."""
         return self._run("open")
 
-    def play(self, seconds: float, step_s: float = 0, spread_s: float = 0) -> Played:
-        """The actors play.
+    def play(self, seconds: float, spread_s: float = 0) -> Played:
+        """The actors play: each always has a call under way.
 
         Args:
           seconds: how long.
-          step_s: mean time between a reply and the next call; 0: each actor always has a call
-            under way.
           spread_s: actors that do not play yet begin some time in these first seconds, so that
             their unrolls are not complete all at once.
         """
-        return self._run(f"play {seconds} {step_s} {spread_s}")
+        return self._run(f"play {seconds} {spread_s}")
 
     def storm(self, seconds: float) -> Played:
         """All actors lose their connection at once, and come back.
@@ -155,10 +153,10 @@ def record(client: Client, env: BatchedEnv, num_calls: int, seed: int, file: Pat
     return len(calls[0])
 
 
-def write_call(file: Path, function: int, argument: np.ndarray) -> None:
+def write_call(file: Path, argument: np.ndarray) -> None:
     """Writes a recording of one call that is the same for all actors and all times."""
     header = len(wire.encode_call(0, 0, []))
-    call = wire.encode_call(0, function, [argument])
+    call = wire.encode_call(0, 0, [argument])
     _write(file, (0, header, header), [call, call])
 
 

@@ -16,18 +16,14 @@ _FOLDER = pathlib.Path(__file__).parent
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def compile_native(name: str) -> str:
-    """Compiles a program of benchmarks/native if necessary; returns the program's path.
-
-    Args:
-      name: NAME.cc is its source, or the folder NAME has them all.
+def compile_actors() -> str:
+    """Compiles the program of benchmarks/native/actors if necessary; returns its path.
 
     Raises:
       SystemExit: with the compiler's output, if compilation fails.
     """
-    native = _FOLDER / "native"
-    files = [*native.glob(f"{name}.cc"), *native.glob(f"{name}/*")]
-    binary = _FOLDER.parent / "build" / "benchmarks" / name
+    files = list((_FOLDER / "native/actors").iterdir())
+    binary = _FOLDER.parent / "build/benchmarks/actors"
     changed = max(file.stat().st_mtime for file in files)
     if binary.exists() and binary.stat().st_mtime > changed:
         return str(binary)
@@ -48,7 +44,7 @@ def compile_native(name: str) -> str:
             "apt-get install g++ pkg-config libgrpc++-dev"
         ) from None
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"error: {name} does not compile:\n{error.stderr}") from None
+        raise SystemExit(f"error: {binary.name} does not compile:\n{error.stderr}") from None
     return str(binary)
 
 

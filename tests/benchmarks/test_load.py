@@ -113,8 +113,9 @@ def test_descriptors_are_raised(monkeypatch):
 def test_a_small_load(repository, tmp_path):
     """20 actors of 2 environments play with a real learner, lose it and come back: no errors."""
     file = tmp_path / "results.json"
-    command = [sys.executable, "-m", "benchmarks.load", "--quick", f"--json={file}"]
-    run(*command, code=0, cwd=repository, timeout=300)
+    command = [sys.executable, "-m", "benchmarks.load", f"--json={file}", "--actors=20"]
+    options = ["--envs_per_actor=2", "--seconds=2", "--warmup=0.5"]
+    run(*command, *options, code=0, cwd=repository, timeout=300)
     results = json.loads(file.read_text())
     assert (results["errors"], results["lost"], results["problems"]) == (0, 0, [])
     assert results["open_streams"] == 20

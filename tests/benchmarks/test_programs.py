@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
     [
         (
             "calls",
-            ["--quick", "--rounds=1", "--seconds=0.1"],
-            ["tls_over_plain", "op_over_raw", "op_over_grpcio", "numpy_over_grpcio"],
+            ["--rounds=1", "--seconds=0.5"],
+            ["tls_over_plain", "op_over_grpcio", "numpy_over_grpcio"],
         ),
         ("actor", ["--rounds=1", "--seconds=0.5"], ["rss_mb", "first_step_s"]),
         (

@@ -56,7 +56,7 @@ void Actor::Open() {
 }
 
 void Actor::Play(double spread_s) {
-  state_ = State::kStepping;
+  state_ = State::kBeginning;
   timer_(this, spread_s * Uniform(0, 1));
 }
 
@@ -64,7 +64,7 @@ void Actor::Leave() {
   leaving_ = true;
   if (rpc_ && rpc_->stream) {
     rpc_->context.TryCancel();
-    if (state_ == State::kReady || state_ == State::kStepping) Finish();
+    if (state_ == State::kReady || state_ == State::kBeginning) Finish();
   }
 }
 
@@ -76,7 +76,7 @@ void Actor::Return(Clock::time_point since) {
 }
 
 void Actor::Wake() {
-  if (state_ == State::kStepping) {
+  if (state_ == State::kBeginning) {
     SendOrRest();
   } else if (state_ == State::kAbsent && !leaving_) {
     Return(Clock::now());
@@ -186,12 +186,7 @@ void Actor::Receive() {
   }
   answered_ = true;
   CheckReply();
-  if (!shared_->playing || shared_->step_s == 0) {
-    SendOrRest();
-  } else {
-    state_ = State::kStepping;
-    timer_(this, shared_->step_s * Uniform(0.5, 1.5));
-  }
+  SendOrRest();
 }
 
 void Actor::CheckReply() {

@@ -41,7 +41,6 @@ struct Shared {
   std::mt19937_64 random{std::random_device()()};
 
   bool playing = false;
-  double step_s = 0;
   Clock::time_point measured_since;
   std::vector<float> waits_s;        // From a call to its reply.
   std::vector<float> first_waits_s;  // From the start of a storm to an actor's first reply.
@@ -86,9 +85,9 @@ class Actor {
     kAsking,
     kOpening,
     kReady,
+    kBeginning,
     kWriting,
     kReading,
-    kStepping,
     kFinishing
   };
 

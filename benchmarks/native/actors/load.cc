@@ -44,8 +44,8 @@ Load::Load(Shared* shared, int actors) : shared_(shared) {
 void Load::Execute(const std::string& line) {
   std::istringstream words(line);
   std::string command;
-  double seconds = 0, step_s = 0, spread_s = 0;
-  words >> command >> seconds >> step_s >> spread_s;
+  double seconds = 0, spread_s = 0;
+  words >> command >> seconds >> spread_s;
   Reset();
   const auto began = Clock::now();
   const double cpu_s = CpuSeconds();
@@ -54,7 +54,7 @@ void Load::Execute(const std::string& line) {
   } else if (command == "open") {
     Open(began + Duration(kConnectS));
   } else if (command == "play") {
-    Play(began + Duration(seconds), step_s, spread_s);
+    Play(began + Duration(seconds), spread_s);
   } else if (command == "storm") {
     Storm(began, began + Duration(seconds));
   }
@@ -72,8 +72,7 @@ void Load::Open(Clock::time_point end) {
   RunUntil(end, [](const Actor& actor) { return actor.ready(); });
 }
 
-void Load::Play(Clock::time_point end, double step_s, double spread_s) {
-  shared_->step_s = step_s;
+void Load::Play(Clock::time_point end, double spread_s) {
   shared_->playing = true;
   for (auto& actor : actors_) {
     if (actor->ready()) actor->Play(spread_s);

@@ -34,7 +34,7 @@ class Load {
 
   void Connect(Clock::time_point end);
   void Open(Clock::time_point end);
-  void Play(Clock::time_point end, double step_s, double spread_s);
+  void Play(Clock::time_point end, double spread_s);
   void Storm(Clock::time_point began, Clock::time_point end);
   void RunUntil(Clock::time_point end, const std::function<bool(const Actor&)>& done);
   void Reset();

@@ -6,12 +6,11 @@
 // for its reply, as real actors do. benchmarks/load_actors.py writes RECORDING and describes it.
 // Commands are lines on stdin; each is answered with one JSON object on stdout:
 //
-//   connect                        every actor connects, and stays silent
-//   open                           every actor opens its stream of calls
-//   play SECONDS STEP_S SPREAD_S   the actors play; each takes STEP_S on average from a reply to
-//                                  its next call, and makes its first within SPREAD_S
-//   storm SECONDS                  all actors disconnect, start new lives and keep playing, until
-//                                  each had a reply or SECONDS have passed
+//   connect                 every actor connects, and stays silent
+//   open                    every actor opens its stream of calls
+//   play SECONDS SPREAD_S   the actors play; each makes its first call within SPREAD_S
+//   storm SECONDS           all actors disconnect, start new lives and keep playing, until each
+//                           had a reply or SECONDS have passed
 //
 // Like real actors, the process uses SCHED_BATCH, so that waking up preempts no other process.
 

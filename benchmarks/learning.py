@@ -1,6 +1,6 @@
 """Measures how soon a score is reached: minutes and frames, beside other libraries.
 
-    python -m benchmarks.learning [--tasks=cartpole,...] [--seeds=1,2,3] [--limit=1200]
+    python -m benchmarks.learning [--tasks=cartpole,...] [--limit=1200]
         [--zoo_python=PYTHON] [--sample_factory_python=PYTHON] [--json=FILE] [-- FLAGS ...]
     python -m benchmarks.learning --tasks= --json=FILE --page=PAGE
 
@@ -9,10 +9,8 @@ the table of all tasks in FILE between the markers of PAGE.
 
 Each library runs the command that it recommends for the task, one run after another, seed by seed.
 A score is the mean return of 100 training episodes in a row; Sample Factory reports such means
-itself, about every 5 s. Seconds count from the start of the command, and a run ends `--after`
-frames after the goal, or after `--limit` seconds. *Lowest after* is the lowest mean since the goal
-was reached; with `--after=2000000` it reveals policies that collapse. FLAGS are added to our
-commands.
+itself, about every 5 s. Seconds count from the start of the command, and a run ends at the goal, or
+after `--limit` seconds. FLAGS are added to our commands.
 
 The others run in virtual environments of their own:
 
@@ -64,7 +62,7 @@ class Task(NamedTuple):
       goal: mean return.
       ours: arguments of the launcher.
       zoo: the environment's name in rl_zoo3; empty: it is not compared.
-      sample_factory: arguments of Python, module first; empty: it is not compared.
+      sample_factory: arguments of Python, the module first; empty: it is not compared.
     """
 
     title: str
@@ -74,7 +72,6 @@ class Task(NamedTuple):
     sample_factory: tuple[str, ...] = ()
 
 
-_MUJOCO = ("-m", "sf_examples.mujoco.train_mujoco")
 TASKS = {
     "cartpole": Task(
         "CartPole",
@@ -93,20 +90,12 @@ TASKS = {
         5000,
         ("mujoco", "ppo", "2", "8", "--env_name=HalfCheetah-v5"),
         "HalfCheetah-v4",
-        (*_MUJOCO, "--env=mujoco_halfcheetah"),
     ),
     "hopper": Task(
         "Hopper",
         2000,
         ("mujoco", "ppo", "2", "8", "--env_name=Hopper-v5"),
         "Hopper-v4",
-        (*_MUJOCO, "--env=mujoco_hopper"),
-    ),
-    "pong": Task(
-        "Pong",
-        18,
-        ("atari", "ppo", "4", "4", "--game=Pong", "--total_environment_frames=5000000"),
-        "PongNoFrameskip-v4",
     ),
     "football": Task(
         "Football, academy_empty_goal_close",
@@ -134,19 +123,17 @@ class Means(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """When the goal was reached, and what happened afterwards; NaN if it was not reached.
+    """When the goal was reached; NaN if it was not.
 
     Attributes:
       seconds: from the start of the command.
       frames: until the goal.
-      lowest_after: lowest mean since then.
       highest: highest mean of all.
       all_frames: of the whole run.
     """
 
     seconds: float
     frames: float
-    lowest_after: float
     highest: float
     all_frames: float
 
@@ -172,11 +159,9 @@ def main() -> None:
     parser.add_argument("--page", metavar="PAGE", help="update the table in PAGE from FILE")
     parser.add_argument("--tasks", default=",".join(TASKS), help="all by default: %(default)s")
     parser.add_argument("--seeds", default="1,2,3", help="one run per seed (%(default)s)")
-    parser.add_argument("--after", type=int, default=0, help="frames after the goal (%(default)s)")
     parser.add_argument("--limit", type=float, default=1200, help="seconds per run (%(default)s)")
     parser.add_argument("--zoo_python", metavar="PYTHON", help="that has rl_zoo3")
     parser.add_argument("--sample_factory_python", metavar="PYTHON", help="that has sample-factory")
-    parser.add_argument("--keep", metavar="DIR", help="keep the runs in DIR/TASK/NAME_SEED")
     parser.add_argument("flags", nargs="*", help="flags for our programs, after --")
     options = parser.parse_args()
     tasks = options.tasks.split(",") if options.tasks else []
@@ -189,11 +174,11 @@ def main() -> None:
             parser.error(f"there is no directory {path.parent}")
     with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
         for name in tasks:
-            folder = pathlib.Path(options.keep or temporary) / name
-            results = _run_task(TASKS[name], folder, options)
-            _print(name, results)
+            results = _run_task(TASKS[name], pathlib.Path(temporary, name), options)
+            kept = _to_json(options.limit, results)
+            print(markdown({name: kept}))
             if options.json:
-                _keep(pathlib.Path(options.json), name, options.limit, results)
+                _keep(pathlib.Path(options.json), name, kept)
     if options.page:
         try:
             kept = json.loads(pathlib.Path(options.json).read_text())
@@ -202,17 +187,20 @@ def main() -> None:
             parser.error(str(error))
 
 
-def _keep(
-    path: pathlib.Path, task: str, limit: float, results: Mapping[str, Sequence[Learned]]
-) -> None:
+def _keep(path: pathlib.Path, task: str, results: Mapping[str, Any]) -> None:
     """Adds the results of a task to a file, after each task, for a later one may fail."""
     kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[task] = results
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def _to_json(limit: float, results: Mapping[str, Sequence[Learned]]) -> dict[str, Any]:
+    """The results of a task, of each library and seed."""
     runs = {
         name: [{k: _kept(v) for k, v in learned._asdict().items()} for learned in of_seeds]
         for name, of_seeds in results.items()
     }
-    kept[task] = {"limit": limit, "runs": runs, "commit": commit(), "machine": report.machine()}
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    return {"limit": limit, "runs": runs, "commit": commit(), "machine": report.machine()}
 
 
 def _kept(value: float) -> float | None:
@@ -272,31 +260,14 @@ def _run_task(
     for seed in map(int, options.seeds.split(",")):
         for name, contestant in contestants.items():
             run_folder = folder / f"{name.replace(' ', '_')}_{seed}"
-            results[name].append(
-                run(contestant, task, seed, run_folder, options.after, options.limit)
-            )
+            results[name].append(run(contestant, task, seed, run_folder, options.limit))
     return results
 
 
-def _print(task: str, results: Mapping[str, list[Learned]]) -> None:
-    rows: list[list[object]] = []
-    for name, runs in results.items():
-        rows += [[name, str(i), *learned] for i, learned in enumerate(runs, 1)]
-        if len(runs) > 1:
-            # A run that did not reach the goal took longer than all that did; NaN has no order.
-            late = [[np.inf if np.isnan(x) else x for x in learned] for learned in runs]
-            rows.append([name, "median", *map(statistics.median, zip(*late, strict=True))])
-    report.print_table(
-        f"{task}: mean return of {EPISODES} training episodes of at least {TASKS[task].goal:g}",
-        ["", "run", "after s", "after frames", "lowest after", "highest", "all frames"],
-        rows,
-    )
-
-
 def run(
-    contestant: Contestant, task: Task, seed: int, folder: pathlib.Path, after: int, limit: float
+    contestant: Contestant, task: Task, seed: int, folder: pathlib.Path, limit: float
 ) -> Learned:
-    """Runs one seed until `after` frames after the goal, or for `limit` seconds.
+    """Runs one seed until the goal, or for `limit` seconds.
 
     Raises:
       SystemExit: the command failed; its output is in the message.
@@ -314,9 +285,7 @@ def run(
         while process.poll() is None and not stopped:
             time.sleep(_POLL_S)
             learned = judge(_means(contestant, folder), task.goal, began)
-            stopped = time.time() > began + limit or (
-                learned.frames > 0 and learned.all_frames >= learned.frames + after
-            )
+            stopped = time.time() > began + limit or learned.frames > 0
     finally:
         code = _end(process)
     if code and not stopped:
@@ -334,15 +303,14 @@ def judge(reached: Means, goal: float, began: float) -> Learned:
     """
     nan = float("nan")
     if not len(reached.means):
-        return Learned(nan, nan, nan, nan, 0)
+        return Learned(nan, nan, nan, 0)
     highest, frames = float(reached.means.max()), float(reached.frames[-1])
     first = np.flatnonzero(reached.means >= goal - 1e-9)
     if not len(first):
-        return Learned(nan, nan, nan, highest, frames)
+        return Learned(nan, nan, highest, frames)
     return Learned(
         float(reached.times[first[0]]) - began,
         float(reached.frames[first[0]]),
-        float(reached.means[first[0] :].min()),
         highest,
         frames,
     )

@@ -17,7 +17,7 @@ from seed_rl.common.run_files import returns_log
 
 
 def test_a_goal_is_reached_by_the_mean_of_100_episodes(tmp_path: Path) -> None:
-    """Guards time and frames of the first such mean, and the lowest one after it."""
+    """Guards time and frames of the first such mean."""
     with (tmp_path / returns_log.FILE_NAME).open("w") as file:
         file.write("frames,time,return,raw_return,episode_frames,env_id,evaluation,success\n")
         for i in range(300):
@@ -27,7 +27,7 @@ def test_a_goal_is_reached_by_the_mean_of_100_episodes(tmp_path: Path) -> None:
     means = learning._seed_rl([]).means(tmp_path)
     learned = learning.judge(means, goal=9, began=900)
     # The first 100 episodes with a mean of 9 are 40 to 139: ten of 0, ninety of 10.
-    assert learned == pytest.approx((100 + 139, 139 * 7, 0, 10, 299 * 7))
+    assert learned == pytest.approx((100 + 139, 139 * 7, 10, 299 * 7))
     assert math.isnan(learning.judge(means, goal=11, began=900).seconds)
 
 
@@ -76,11 +76,15 @@ def test_the_page_has_the_table_of_the_results() -> None:
 def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:
     """Guards the other tasks in the file, and how goals are shown that were not reached."""
     path, nan = tmp_path / "results.json", math.nan
-    reached = learning.Learned(12.34, 3000, 5.0, 6.0, 4000)
-    learning._keep(path, "cartpole", 60, {learning.OURS: [reached] * 3})
-    learning._keep(path, "hopper", 60, {learning.OURS: [reached]})
-    late = learning.Learned(nan, nan, nan, 1234.5, 5000)
-    learning._keep(path, "hopper", 90, {learning.OURS: [reached, late, late], "X": [late, late]})
+    reached = learning.Learned(12.34, 3000, 6.0, 4000)
+
+    def keep(task: str, limit: float, results: dict[str, list[learning.Learned]]) -> None:
+        learning._keep(path, task, learning._to_json(limit, results))
+
+    keep("cartpole", 60, {learning.OURS: [reached] * 3})
+    keep("hopper", 60, {learning.OURS: [reached]})
+    late = learning.Learned(nan, nan, 1234.5, 5000)
+    keep("hopper", 90, {learning.OURS: [reached, late, late], "X": [late, late]})
     assert {"commit", "machine"} <= json.loads(path.read_text())["hopper"].keys()
     *_, cartpole, ours, other = learning.markdown(json.loads(path.read_text())).splitlines()
     assert cartpole == "| CartPole, 475 | **seed_rl** | 12.3, 12.3, 12.3 | 12.3 | 3,000 |"
@@ -95,8 +99,8 @@ def test_only_libraries_with_a_command_for_a_task_run_it() -> None:
     options = argparse.Namespace(flags=[], zoo_python="python", sample_factory_python="python")
     known = {name: list(learning._contestants(task, options)) for name, task in TASKS.items()}
     assert known.pop("football") == [learning.OURS]
-    assert known.pop("pong") == [learning.OURS, "RL Zoo PPO"]
-    assert all(len(names) == 3 for names in known.values())
+    assert len(known.pop("cartpole")) == 3
+    assert all(names == [learning.OURS, "RL Zoo PPO"] for names in known.values())
 
 
 @pytest.mark.slow
@@ -105,9 +109,9 @@ def test_cartpole_is_learned_and_added_to_the_page(repository: Path, tmp_path: P
     """Guards the program as a whole, which trains until the goal and writes file and page."""
     file, page = tmp_path / "results.json", tmp_path / "page.md"
     page.write_text(f"<!-- {learning.SECTION} -->\n<!-- end of {learning.SECTION} -->\n")
-    options = ["--tasks=cartpole", "--seeds=1", "--after=2000", f"--json={file}", f"--page={page}"]
+    options = ["--tasks=cartpole", "--seeds=1", f"--json={file}", f"--page={page}"]
     command = [sys.executable, "-m", "benchmarks.learning", *options]
     subprocess.run(command, cwd=repository, check=True, timeout=1500)
     (learned,) = json.loads(file.read_text())["cartpole"]["runs"][learning.OURS]
-    assert learned["seconds"] > 0 and learned["all_frames"] >= learned["frames"] + 2000
+    assert learned["seconds"] > 0 and learned["all_frames"] >= learned["frames"]
     assert f"**{learning.OURS}**" in page.read_text()

@@ -32,11 +32,6 @@ pytestmark = pytest.mark.slow
             ["--workload=W4", "--actors=2", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
-        (
-            "local_actors",
-            ["--rounds=1", "--seconds=1", "--warmup=0"],
-            ["CartPole_threads_frames_per_s", "Pong_processes_frames_per_s"],
-        ),
     ],
 )
 def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):

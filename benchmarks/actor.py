@@ -1,39 +1,34 @@
 """Measures an actor: memory, time to the first step, time per step.
 
     python -m benchmarks.actor [--json=FILE] [--seconds=S] [--rounds=N] [--envs=N]
-        [--inference_ms=T] [--family=atari|dmlab] [--game=GAME]
+        [--inference_ms=T]
 
-*actor* is the real program, `python -m seed_rl.FAMILY.vtrace_main --run_mode=actor` with N
-environments, which gets its actions from the native op in another process, which answers at once;
-*2 groups* is the same with `--env_groups=2`. *environment layer* steps what an actor steps, in a
-bare loop. They are compared to *libraries alone*, a process that imports numpy, grpcio and the
-engine and just steps the same environments with the same action, and to a process that just imports
-TensorFlow. `--family=dmlab` needs the engine of DeepMind Lab.
+*actor* is the real program, `python -m seed_rl.atari.vtrace_main --run_mode=actor` with N games of
+Pong, which gets its actions from the native op in another process, which answers at once; *actor, 2
+groups* is the same with `--env_groups=2`. *environment layer* steps what an actor steps, in a bare
+loop. They are compared to *libraries alone*, a process that imports numpy, grpcio and ALE and just
+steps the same games with the same action, and to a process that just imports TensorFlow.
 
-Memory is measured after some seconds of steady state, in MiB: RSS (including shared pages, such as
-those of shared libraries) and PSS (shared pages divided among the processes that share them). The
-first step is the time from starting the process to the end of its environments' first step; for the
-actor, until the server has received the call that reports it. Figures are medians over the rounds.
+Memory is measured after some seconds of steady state, in MiB, with shared pages. The first step is
+the time from starting the process to the end of its environments' first step; for the actor, until
+the server has received the call that reports it. Figures are medians over the rounds.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
-import pathlib
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks import processes, report
 
 _IMPORTS = """
 import sys, time
-import grpc, numpy
-n, game = int(sys.argv[1]), sys.argv[3]
+import ale_py, grpc, numpy
+n = int(sys.argv[1])
 """
 _STEPPING = """
 actions = numpy.zeros(n, numpy.int64)
@@ -48,84 +43,17 @@ sys.stdin.read()
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """What an actor steps.
-
-    Attributes:
-      engine: the package that simulates.
-      game: the environment, by default.
-      frame: shape of an observation, <uint8>.
-      flags: of the actor, besides the game.
-      bare: Python that makes `games`, n environments of `game`, without an environment layer.
-      layer: Python that makes them as an actor does.
-    """
-
-    engine: str
-    game: str
-    frame: tuple[int, ...]
-    flags: tuple[str, ...]
-    bare: str
-    layer: str
-
-
-FAMILIES = {
-    "atari": Family(
-        "ale_py",
-        "Pong",
-        (84, 84, 1),
-        (),
-        """
-from seed_rl.atari.games import available, rom_name
+_BARE = """
 games = ale_py.AtariVectorEnv(
-    rom_name(game, available()), n, num_threads=1, stack_num=1, reward_clipping=False,
-    full_action_space=True,
+    "pong", n, num_threads=1, stack_num=1, reward_clipping=False, full_action_space=True
 )
 games.reset()
-""",
-        """
+"""
+_LAYER = """
 from seed_rl.atari import environment
-games = environment.create_batch(numpy.arange(n), environment.AtariConfig(game=game))
+games = environment.create_batch(numpy.arange(n), environment.AtariConfig(game="Pong"))
 games.reset(seed=None)
-""",
-    ),
-    "dmlab": Family(
-        "deepmind_lab",
-        "tests/empty_room_test",
-        (72, 96, 3),
-        ("--noinstructions",),
-        """
-from seed_rl.dmlab.games import engine_name
-
-class Games:
-    def __init__(self):
-        settings = {"width": "96", "height": "72", "logLevel": "ERROR"}
-        self.labs = [
-            deepmind_lab.Lab(engine_name(game), ["RGB_INTERLEAVED"], settings) for _ in range(n)
-        ]
-        for lab in self.labs:
-            lab.reset()
-        self.forward = numpy.zeros(len(self.labs[0].action_spec()), numpy.intc)
-        self.forward[3] = 1
-
-    def step(self, actions):
-        for lab in self.labs:
-            lab.step(self.forward, num_steps=4)
-            if not lab.is_running():
-                lab.reset()
-            lab.observations()
-
-games = Games()
-""",
-        """
-from seed_rl.common.acting.batched_env import BatchedEnvironment
-from seed_rl.dmlab import environment
-config = environment.DmlabConfig(game=game, instructions=False)
-games = BatchedEnvironment(environment.create_environment, n, 0, config)
-games.reset()
-""",
-    ),
-}
+"""
 _TENSORFLOW = """
 import sys, time
 import tensorflow
@@ -143,27 +71,19 @@ def main() -> None:
     parser.add_argument(
         "--inference_ms", type=float, default=0, help="how long inference takes (%(default)s)"
     )
-    parser.add_argument("--family", choices=FAMILIES, default="atari", help="(%(default)s)")
-    parser.add_argument("--game", help="environment (Pong, or an empty room of DeepMind Lab)")
     options = parser.parse_args()
-    family, envs, seconds = FAMILIES[options.family], options.envs, options.seconds
-    if importlib.util.find_spec(family.engine) is None:
-        parser.error(
-            f"{family.engine} is not installed: see docs/environments/{options.family}.md."
-        )
-    game = options.game or family.game
-    program = [f"seed_rl.{options.family}.vtrace_main", f"--game={game}", *family.flags]
+    envs, seconds = options.envs, options.seconds
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
         address = f"unix:{folder}/learner"
         with processes.Worker(
-            "benchmarks.actor", "serve", options.family, address, str(options.inference_ms)
+            "benchmarks.actor", "serve", address, str(options.inference_ms)
         ) as server:
             server.wait_ready()
             contestants: dict[str, Callable[[], Figures]] = {
-                "actor": lambda: _actor(program, server, address, envs, seconds),
-                "actor, 2 groups": lambda: _actor(program, server, address, envs, seconds, 2),
-                "environment layer": lambda: _alone(family, family.layer, game, envs, seconds),
-                "libraries alone": lambda: _alone(family, family.bare, game, envs, seconds),
+                "actor": lambda: _actor(server, address, envs, seconds),
+                "actor, 2 groups": lambda: _actor(server, address, envs, seconds, 2),
+                "environment layer": lambda: _alone(_LAYER, envs, seconds),
+                "libraries alone": lambda: _alone(_BARE, envs, seconds),
                 "import tensorflow": _tensorflow,
             }
             if envs % 2:
@@ -173,10 +93,10 @@ def main() -> None:
         name: {key: statistics.median(f[key] for f in figures) for key in figures[0]}
         for name, figures in rounds.items()
     }
-    keys = ("rss_mb", "pss_mb", "first_step_s", "steps_per_s")
+    keys = ("rss_mb", "first_step_s", "steps_per_s")
     report.print_table(
-        f"An actor with {envs} environments of {game}",
-        ("process", "RSS (MiB)", "PSS (MiB)", "first step (s)", "steps/s"),
+        f"An actor with {envs} games of Pong",
+        ("process", "memory (MiB)", "first step (s)", "steps/s"),
         [(name, *(f.get(key, float("nan")) for key in keys)) for name, f in medians.items()],
     )
     bare = rounds["libraries alone"]
@@ -199,7 +119,6 @@ def main() -> None:
         options.json,
         {
             **medians["actor"],
-            "game": game,
             "envs": envs,
             "speed": speeds,
             "libraries_alone": medians["libraries alone"],
@@ -209,18 +128,13 @@ def main() -> None:
 
 
 def _actor(
-    program: Sequence[str],
-    server: processes.Worker,
-    address: str,
-    envs: int,
-    seconds: float,
-    groups: int = 1,
+    server: processes.Worker, address: str, envs: int, seconds: float, groups: int = 1
 ) -> Figures:
     """Measures the real program against the server."""
     server.send()  # Clears the calls of earlier actors.
     server.receive()
     began = time.monotonic()
-    command = [sys.executable, "-m", *program, "--run_mode=actor"]
+    command = [sys.executable, "-m", "seed_rl.atari.vtrace_main", "--game=Pong", "--run_mode=actor"]
     options = [f"--server_address={address}", f"--env_batch_size={envs}"]
     options.append(f"--env_groups={groups}")
     with processes.Program([*command, *options]) as actor:
@@ -240,11 +154,10 @@ def _actor(
         return {**_memory(actor.pid), "first_step_s": first_step, "steps_per_s": rate}
 
 
-def _alone(family: Family, code: str, game: str, envs: int, seconds: float) -> Figures:
+def _alone(code: str, envs: int, seconds: float) -> Figures:
     """Measures environments that are stepped in a loop, without a learner."""
     began = time.monotonic()
-    command = [sys.executable, "-c", _IMPORTS + f"import {family.engine}\n{code}{_STEPPING}"]
-    command += [str(envs), str(seconds), game]
+    command = [sys.executable, "-c", _IMPORTS + code + _STEPPING, str(envs), str(seconds)]
     with processes.Program(command) as program:
         first_step = float(program.wait_ready()) - began
         rate = float(program.wait_ready())
@@ -259,12 +172,10 @@ def _tensorflow() -> Figures:
 
 
 def _memory(pid: int) -> Figures:
-    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    kib = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
-    return {"rss_mb": kib["Rss"] / 1024, "pss_mb": kib["Pss"] / 1024}
+    return {"rss_mb": processes.memory_mib(pid)}
 
 
-def _serve(family: Family, address: str, inference_ms: float) -> None:
+def _serve(address: str, inference_ms: float) -> None:
     """The learner's side: the native op with a trivial inference function, or one that waits."""
     import tensorflow as tf
 
@@ -281,7 +192,7 @@ def _serve(family: Family, address: str, inference_ms: float) -> None:
             EnvOutput(
                 rows(tf.float32),
                 rows(tf.bool),
-                rows(tf.uint8, *family.frame),
+                rows(tf.uint8, 84, 84, 1),
                 rows(tf.bool),
                 rows(tf.int32),
             ),
@@ -322,6 +233,6 @@ def _serve(family: Family, address: str, inference_ms: float) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        _serve(FAMILIES[sys.argv[2]], sys.argv[3], float(sys.argv[4]))
+        _serve(sys.argv[2], float(sys.argv[3]))
     else:
         main()

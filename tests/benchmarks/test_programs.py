@@ -5,9 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import actor
-from seed_rl.dmlab import environment as env
-from tests.helpers import STANDINS, run
+from tests.helpers import run
 
 pytestmark = pytest.mark.slow
 
@@ -41,18 +39,6 @@ def test_results_have_the_promised_keys(repository, tmp_path, program, options, 
     results = json.loads(file.read_text())
     assert all(results[key] > 0 for key in keys)
     assert results["machine"]["cores"] >= 1
-
-
-def test_the_actor_benchmark_of_dmlab(repository, monkeypatch):
-    """Its parts that need the engine, on the stand-in; the rest is that of Atari."""
-    monkeypatch.setenv("PYTHONPATH", f"{STANDINS}:{repository}")
-    family = actor.FAMILIES["dmlab"]
-    made = env.create_environment(0, env.DmlabConfig(game=family.game, instructions=False))
-    assert made.observation_space.shape == family.frame
-    for code in (family.bare, family.layer):
-        for game in (family.game, "rooms_watermaze"):
-            figures = actor._alone(family, code, game, envs=2, seconds=0.1)
-            assert figures["steps_per_s"] > 0 and figures["rss_mb"] < 200
 
 
 @pytest.mark.nightly

@@ -1,19 +1,18 @@
 """Measures the replay's memory with real play, and its speed against a flat O(n) replay.
 
-    python -m benchmarks.replay [--json=FILE] [--sizes=1000,100000,1000000] [--games=Pong,...]
+    python -m benchmarks.replay [--json=FILE] [--seconds=S] [--rounds=N]
 
 *Bytes*: six Atari games are played, uniformly at random and epsilon-greedily (R2D2's ladder of
 epsilons, 0.4 ** linspace(1, 8) over the environments, with a Q-function of random weights; training
 runs log the figures of a trained agent). Unrolls of 121 steps that overlap by 41, with everything
 that R2D2 stores besides frames, are inserted into the replay. Raw bytes are those of the same
 arrays with every frame of every unroll in full, as in the original; used bytes are all the memory
-that the replay takes. The projection is for 100,000 unrolls of mean size. Sampling includes
-building a time-major batch. All times are CPU time of one thread.
+that the replay takes. The projection is for 100,000 unrolls of mean size.
 
 *Speed*: full replays of several sizes, filled with copies of this play, against `FlatReplay`, which
 has the same interface over NumPy arrays, but samples in O(n) and compresses nothing. It can hold
-Atari only while small, so the comparison at all sizes uses CartPole unrolls. Figures are medians
-over the rounds.
+Atari only while small, so the comparison at all sizes uses CartPole unrolls. Sampling includes
+building a time-major batch. Times are CPU time of one thread; figures are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -44,34 +43,22 @@ from seed_rl.common.replay import memory
 from seed_rl.common.replay.specs import Layout
 
 GAMES = ("Pong", "Breakout", "Seaquest", "Qbert", "MsPacman", "MontezumaRevenge")
+SIZES = (1_000, 100_000, 1_000_000)
+"""Of replays, in unrolls."""
+
 BATCH, INSERTED = 64, 8
 PAPER_SIZE = 100_000
-_NAN = float("nan")
+_UNROLLS = 128  # Per game and policy.
 
 Figures = dict[str, float]
 
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = report.parser(__doc__ or "", seconds=3)
-    parser.add_argument("--games", default=",".join(GAMES), help="Atari games (%(default)s)")
-    parser.add_argument(
-        "--sizes", default="1000,100000,1000000", help="replay sizes in unrolls (%(default)s)"
-    )
-    parser.add_argument(
-        "--unrolls", type=int, default=128, help="unrolls per game and policy (%(default)s)"
-    )
-    parser.add_argument(
-        "--max-gb",
-        type=float,
-        default=0.7 * memory.available_bytes() / 1e9,
-        help="skip replays that would be larger (70 %% of available memory)",
-    )
-    options = parser.parse_args()
+    options = report.parser(__doc__ or "", seconds=3).parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # One core.
-    sizes = [int(size) for size in options.sizes.split(",")]
 
-    bytes_figures, unrolls = measure_bytes(options.games.split(","), options.unrolls)
+    bytes_figures, unrolls = measure_bytes()
     summary = summarize_bytes(bytes_figures)
     gc.collect()
     speeds = {}
@@ -79,37 +66,32 @@ def main() -> None:
         ("Atari", atari_specs(), unrolls),
         ("CartPole", small_specs(), play_small(512)),
     ):
-        speeds[title] = compare_speed(title, specs, batch, sizes, options)
+        speeds[title] = compare_speed(title, specs, batch, options)
         gc.collect()
     report.write_json(options.json, {"bytes": bytes_figures, "summary": summary, "speed": speeds})
 
 
-def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures], Any]:
+def measure_bytes() -> tuple[dict[str, Figures], Any]:
     """Returns figures by game and policy, and a batch with some unrolls of each."""
     specs = atari_specs()
     results, samples = {}, []
-    for game in games:
+    for game in GAMES:
         for policy in POLICIES:
-            unrolls = play_atari(game, policy, num_unrolls)
+            unrolls = play_atari(game, policy, _UNROLLS)
             count = len(unrolls[0][0])
             replay = new_replay(specs, count)
-            insert_s = _cpu_seconds(functools.partial(replay.insert, unrolls))
-            replay.sample(BATCH)  # The first batch allocates memory.
-            sample_s = _cpu_seconds(functools.partial(replay.sample, BATCH))
+            replay.insert(unrolls)
             stats = replay.stats()
             results[f"{game}, {policy}"] = {
                 "raw_kb": stats.bytes_raw / count / 1e3,
                 "used_kb": stats.bytes_used / count / 1e3,
                 "compression": stats.compression,
-                "insert_ms": insert_s / count * 1e3,
-                "sample_ms": sample_s / BATCH * 1e3,
             }
             samples.append(first(specs, unrolls, 16))
-    keys = ("raw_kb", "used_kb", "compression", "insert_ms", "sample_ms")
     report.print_table(
         "Bytes per unroll (121 steps, 84x84)",
-        ("game, policy", "raw (kB)", "used (kB)", "raw / used", "insert (ms)", "sample (ms)"),
-        [(name, *(figures[key] for key in keys)) for name, figures in results.items()],
+        ("game, policy", "raw (kB)", "used (kB)", "raw / used"),
+        [(name, *figures.values()) for name, figures in results.items()],
     )
     return results, concatenate(specs, samples)
 
@@ -130,10 +112,8 @@ def summarize_bytes(figures: dict[str, Figures]) -> Figures:
     return summary
 
 
-def compare_speed(
-    title: str, specs: Any, unrolls: Any, sizes: list[int], options: Any
-) -> dict[str, Any]:
-    """Measures both replays at all sizes that fit in memory together."""
+def compare_speed(title: str, specs: Any, unrolls: Any, options: Any) -> dict[str, Figures]:
+    """Measures both replays at all sizes that fit in 70 % of the available memory together."""
     makers: dict[str, Callable[..., Any]] = {"replay": full_replay, "flat": FlatReplay}
     unroll_gb = {
         "replay": _used_bytes(specs, unrolls) / 1e9,
@@ -141,8 +121,8 @@ def compare_speed(
     }
     inserted = _chunks(specs, unrolls)
     measures: dict[tuple[str, int], Callable[[], Figures]] = {}
-    free_gb = options.max_gb
-    for name, size in ((name, size) for size in sizes for name in makers):
+    free_gb = 0.7 * memory.available_bytes() / 1e9
+    for name, size in ((name, size) for size in SIZES for name in makers):
         if unroll_gb[name] * size <= free_gb:
             free_gb -= unroll_gb[name] * size
             replay = makers[name](specs, size, unrolls)
@@ -150,43 +130,33 @@ def compare_speed(
                 measure_speed, replay, inserted, options.seconds
             )
     rounds = report.interleave(measures, options.rounds)
-    nothing = [dict.fromkeys(("inserts_per_s", "samples_per_s", "batch_ms", "update_us"), _NAN)]
+    nothing = [dict.fromkeys(("inserts_per_s", "samples_per_s", "batch_ms"), float("nan"))]
     results = {
         f"{name}, {size}": {
             "gb": unroll_gb[name] * size,
             **_medians(rounds.get((name, size), nothing)),
         }
         for name in makers
-        for size in sizes
+        for size in SIZES
     }
     report.print_table(
         f"{title} unrolls, batches of {BATCH}, one core",
-        ("replay, unrolls", "memory (GB)", "inserts/s", "samples/s", "batch (ms)", "update (us)"),
+        ("replay, unrolls", "memory (GB)", "inserts/s", "samples/s", "batch (ms)"),
         [(name, *figures.values()) for name, figures in results.items()],
     )
-    smallest, largest = (
-        [figures["batch_ms"] for figures in rounds.get(("replay", size), nothing)]
-        for size in (sizes[0], sizes[-1])
-    )
-    ratio = report.median_ratio(largest, smallest) if len(largest) == len(smallest) else _NAN
-    print(f"Time per batch, {sizes[-1]:,} over {sizes[0]:,} unrolls: {ratio:.2f}\n")
-    return {"figures": results, "batch_largest_over_smallest": ratio}
+    return results
 
 
 def measure_speed(replay: Any, inserted: list[Any], seconds: float) -> Figures:
-    """Inserts and samples per second, time per batch and per priority update."""
+    """Inserts and samples per second, and time per batch."""
     chunks = itertools.cycle(inserted)
     priorities = np.ones(INSERTED)
-    insert_s = _seconds_per_call(lambda: replay.insert(next(chunks), priorities), seconds / 3)
-    sample_s = _seconds_per_call(lambda: replay.sample(BATCH), seconds / 3)
-    keys = replay.sample(BATCH)[1]
-    values = np.linspace(0.1, 5, BATCH)
-    update_s = _seconds_per_call(lambda: replay.update_priorities(keys, values), seconds / 3)
+    insert_s = _seconds_per_call(lambda: replay.insert(next(chunks), priorities), seconds / 2)
+    sample_s = _seconds_per_call(lambda: replay.sample(BATCH), seconds / 2)
     return {
         "inserts_per_s": INSERTED / insert_s,
         "samples_per_s": BATCH / sample_s,
         "batch_ms": sample_s * 1e3,
-        "update_us": update_s * 1e6,
     }
 
 
@@ -217,12 +187,6 @@ def _used_bytes(specs: Any, unrolls: Any) -> float:
     return replay.stats().bytes_used / count
 
 
-def _cpu_seconds(call: Callable[[], Any]) -> float:
-    start = time.thread_time()
-    call()
-    return time.thread_time() - start
-
-
 def _seconds_per_call(call: Callable[[], Any], seconds: float) -> float:
     """Median CPU time of a call."""
     call()
@@ -230,7 +194,9 @@ def _seconds_per_call(call: Callable[[], Any], seconds: float) -> float:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
-        times.append(_cpu_seconds(call))
+        start = time.thread_time()
+        call()
+        times.append(time.thread_time() - start)
     return statistics.median(times)
 
 

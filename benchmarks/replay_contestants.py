@@ -82,10 +82,6 @@ class FlatReplay:
         values = nest.map_structure(gather, self._specs, self._arrays)
         return values, keys, (weights / weights.max()).astype(np.float32)
 
-    def update_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
-        """As `PrioritizedReplay.update_priorities`."""
-        self._priorities[keys] = priorities
-
 
 def _tile(spec: FieldSpec, array: np.ndarray, values: np.ndarray) -> None:
     values = np.moveaxis(values, 0, 1) if spec.time else values

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import load, report, training, training_parts
-from benchmarks.load_learner import LOADS
 from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
 from seed_rl.common.system import processor
@@ -165,7 +164,7 @@ def parts(args: argparse.Namespace) -> None:
                 dtype,
                 *(ms * num_envs for ms, num_envs in zip(infer_ms, batches, strict=True)),
                 size,
-                *(ms * size / workload.samples for ms in train_ms),
+                *(ms * size for ms in train_ms),
             ]
         )
         _say(*rows[-1])
@@ -228,36 +227,16 @@ def whole_systems(args: argparse.Namespace) -> None:
 
 def deepmind_lab(args: argparse.Namespace) -> None:
     """The paper's network, with actors that cost little."""
-    sys.argv[1:] = ["--load=dmlab", f"--seconds={args.seconds}", "--flag=compute_dtype=bfloat16"]
     actors, warmup = (4, 5) if args.quick else (16 * processor.cores(), 20)
-    sys.argv += [f"--actors={actors}", "--envs_per_actor=4", f"--warmup={warmup}"]
-    options = load.parse()
+    options = load.parse(
+        [
+            *("--load=dmlab", f"--actors={actors}", "--envs_per_actor=4", f"--warmup={warmup}"),
+            *(f"--seconds={args.seconds}", "--flag=compute_dtype=bfloat16"),
+        ]
+    )
     load.needs_descriptors(options.actors)
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        results = load.run(options, Path(folder))
-    steps = results["steps_per_s"]
-    report.print_table(
-        f"{LOADS['dmlab'].about}; {actors} actors of 4 environments, four frames a step",
-        [
-            "frames/s",
-            "trained on, frames/s",
-            "mean batch",
-            "inference, ms",
-            "learner, core-µs a step",
-        ],
-        [
-            (
-                results["frames_per_s"],
-                results["trained_frames_per_s"],
-                results["mean_batch"],
-                results["run_ms"],
-                results["learner_us_per_step"],
-            )
-        ],
-    )
-    busy = steps * results["learner_us_per_step"] / 1e6
-    problems = ", ".join(results["problems"]) or "no errors"
-    print(f"The learner's process used {busy:.1f} cores; {problems}.\n")
+        load.print_results(options, load.run(options, Path(folder)))
 
 
 def _options(

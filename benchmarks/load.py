@@ -25,6 +25,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,8 @@ def main() -> None:
     sys.exit(bool(results["problems"]))
 
 
-def parse() -> argparse.Namespace:
-    """The options."""
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; by default, of the command line."""
     parser = report.parser(__doc__ or "", seconds=60, rounds=1)
     parser.add_argument("--load", choices=sorted(LOADS), default="cartpole", help="what to train")
     parser.add_argument("--actors", type=int, default=2000)
@@ -79,7 +80,7 @@ def parse() -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="a flag of the learner; may be repeated",
     )
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if min(args.actors, args.envs_per_actor) < 1:
         parser.error("--actors and --envs_per_actor must be at least 1.")
     for flag in args.flag:

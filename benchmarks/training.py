@@ -3,8 +3,8 @@
     python -m benchmarks.training [--workload=W1] [--compute_dtype=float32] [--json=FILE]
 
 First each part is measured alone, in its own process, as CPU time per transition: stepping the
-environments, inferring a batch, training (with a replay, times the number of samples per
-transition). A machine that did nothing else, and never waited, would process
+environments, inferring a batch, training. A machine that did nothing else, and never waited, would
+process
 
     ideal = cores / (t_env + t_infer + t_train)
 

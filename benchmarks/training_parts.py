@@ -86,7 +86,7 @@ def measure_train(args: argparse.Namespace) -> float:
         lambda _: tf.data.Dataset.from_tensors(batch).repeat()
     )
     iterator = iter(dataset)
-    transitions = workload.unrolls_per_step * workload.unroll_length / workload.samples
+    transitions = workload.unrolls_per_step * workload.unroll_length
 
     def step() -> None:
         training.run(iterator)

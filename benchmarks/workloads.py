@@ -26,7 +26,6 @@ class Workload:
       num_envs: environments of all actors.
       actors: number of actors by default.
       frames_per_transition: environment frames per action.
-      samples: how often each transition is trained on.
     """
 
     about: str
@@ -40,7 +39,6 @@ class Workload:
     num_envs: int = 16
     actors: int = 4
     frames_per_transition: int = 4
-    samples: float = 1.0
 
     @property
     def program(self) -> str:

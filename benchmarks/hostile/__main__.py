@@ -40,7 +40,7 @@ def main() -> None:
     results = []
     with Range() as attack_range:
         for name in options.attack or ATTACKS:
-            results.append(attack_range.run(ATTACKS[name], options.seconds))
+            results.append(attack_range.run(name, options.seconds))
             print_details(results[-1])
     print_results(results)
     report.write_json(options.json, {"attacks": [dataclasses.asdict(result) for result in results]})
@@ -68,8 +68,7 @@ def print_results(results: list[Result]) -> None:
 def print_details(result: Result) -> None:
     """Prints what was done in an attack, and what failed."""
     counts = ", ".join(f"{count:,} {what}" for what, count in result.counts.items())
-    ratio = f"; rate {result.rate_ratio:.2f}" if result.rate_ratio is not None else ""
-    print(f"{result.name}: {counts or 'nothing'}{ratio}", flush=True)
+    print(f"{result.name}: {counts or 'nothing'}", flush=True)
     for problem in result.problems:
         print(f"  FAILS: {problem}", flush=True)
 

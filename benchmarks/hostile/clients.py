@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks import processes
 from benchmarks.hostile import http2
+from benchmarks.hostile.stage import TOKEN
 from benchmarks.secured import Secrets
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions
@@ -25,6 +26,7 @@ PATIENCE_S = 5.0
 """After this long without an answer a client gives up."""
 
 _HEALTH_CHECK_S = 0.5  # The proxy allows 40 requests in 10 s to a connection.
+_PAUSE_S = 0.002  # Between calls.
 _NAP_S = 0.005
 _FAILURES = (CallError, ConnectionLost, Timeout)
 
@@ -70,12 +72,12 @@ def run(action: str, **arguments: Any) -> Any:
     return call_steadily(**arguments) if action == "call" else join(**arguments)
 
 
-def join(port: int, secrets: str, token: str | None) -> dict[str, Any]:
+def join(port: int, secrets: str) -> dict[str, Any]:
     """Connects, calls once and leaves; returns how long that took, or why it failed.
 
     A failure does not count if this process did not run for much of the time.
     """
-    options = options_of_member(secrets, token)
+    options = _options(secrets)
     while True:
         error = None
         start = time.monotonic()
@@ -90,10 +92,8 @@ def join(port: int, secrets: str, token: str | None) -> dict[str, Any]:
             return {"error": error, "ms": 1000 * (now - start - watch.stolen(start, now))}
 
 
-def call_steadily(
-    port: int, secrets: str, token: str | None, function: str, pause_s: float, until: float
-) -> dict[str, Any]:
-    """Calls a function until a time, and checks the server's health now and then.
+def call_steadily(port: int, secrets: str, until: float) -> dict[str, Any]:
+    """Calls `double` until a time, and checks the server's health now and then.
 
     Returns:
       `calls`: (start, end) of each; `failures`: (time, text) of those that failed; `pauses`: the
@@ -104,7 +104,7 @@ def call_steadily(
     with Watch() as watch:
         while time.monotonic() < until:
             try:
-                _call_until_failure(port, secrets, token, function, pause_s, until, calls)
+                _call_until_failure(port, secrets, until, calls)
             except _FAILURES as error:
                 time.sleep(0.1)  # Before a new attempt; and the pause, if any, is known.
                 now = time.monotonic()
@@ -113,28 +113,19 @@ def call_steadily(
     return {"calls": calls, "failures": failures, "pauses": watch.pauses}
 
 
-def options_of_member(secrets: str, token: str | None) -> ClientOptions:
-    """Of an honest client."""
+def _options(secrets: str) -> ClientOptions:
     files: dict[str, Any] = Secrets(pathlib.Path(secrets)).actor
     return ClientOptions(
         connect_timeout_s=PATIENCE_S,
         call_timeout_s=PATIENCE_S,
-        token=token,
+        token=TOKEN,
         **files,
     )
 
 
-def _call_until_failure(
-    port: int,
-    secrets: str,
-    token: str | None,
-    function: str,
-    pause_s: float,
-    until: float,
-    calls: list[Any],
-) -> None:
+def _call_until_failure(port: int, secrets: str, until: float, calls: list[Any]) -> None:
     address = f"127.0.0.1:{port}"
-    options = options_of_member(secrets, token)
+    options = _options(secrets)
     health = CallStream(address, options)  # Another connection.
 
     def check() -> None:
@@ -144,7 +135,6 @@ def _call_until_failure(
 
     with Client(address, options) as client:
         check()
-        foo = client.functions[function]
         checked = time.monotonic()
         while (start := time.monotonic()) < until:
             try:
@@ -152,10 +142,10 @@ def _call_until_failure(
                     checked = start
                     check()
                 else:
-                    foo(np.int32(1))
+                    client.double(np.int32(1))
             finally:  # A call that failed has been waited for, too.
                 calls.append((start, time.monotonic()))
-            time.sleep(pause_s)
+            time.sleep(_PAUSE_S)
 
 
 if __name__ == "__main__":

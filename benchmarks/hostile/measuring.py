@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import pathlib
 import signal
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import processes
-from benchmarks.hostile.attacks import Attack
+from benchmarks import processes, secured
 
 MAX_WAIT_MS = 200.0
 """The longest that an honest client may wait for an answer."""
@@ -23,9 +24,6 @@ MAX_JOIN_MS = 1000.0
 
 MAX_GROWTH_MIB = 256.0
 """How much the resident memory of server and proxy together may grow during an attack."""
-
-MIN_RATE_RATIO = 0.5
-"""What must remain of an honest client's rate."""
 
 _KILL_GROWTH_MIB = 1536.0  # Protects the machine.
 _NEWCOMERS_AT = (0.3, 0.6, 0.9)  # Fractions of the attack.
@@ -44,7 +42,6 @@ class Result:
       newcomer_ms: how long the slowest new client took to get in and be answered.
       rss_mib: resident memory of server and proxy before the attack, its peak, and afterwards.
       counts: what the attacker did.
-      rate_ratio: what remained of the honest client's rate, if measured.
       problems: in words, the limits that were exceeded.
     """
 
@@ -54,47 +51,56 @@ class Result:
     newcomer_ms: float
     rss_mib: tuple[float, float, float]
     counts: dict[str, int]
-    rate_ratio: float | None
     problems: list[str]
 
 
 class Range(contextlib.ExitStack):
-    """The processes that run attacks, one after the other."""
+    """The processes that run attacks, one after the other, and the secrets of all servers."""
 
     def __init__(self) -> None:
         """Starts the processes."""
         super().__init__()
-        self._servers, self._honest, self._newcomer, self._attacker = (
+        folder = self.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl_hostile_"))
+        self._folder = pathlib.Path(folder)
+        self._secrets = secured.make_secrets(self._folder / "secrets")
+        self._honest, self._newcomer, self._attacker = (
             self.enter_context(processes.Worker(f"benchmarks.hostile.{module}"))
-            for module in ("server", "clients", "clients", "attacker")
+            for module in ("clients", "clients", "attacks")
         )
-        for worker in (self._servers, self._honest, self._newcomer, self._attacker):
+        for worker in (self._honest, self._newcomer, self._attacker):
             worker.wait_ready()
 
-    def run(self, attack: Attack, seconds: float) -> Result:
-        """Runs one attack against a new server."""
-        self._servers.send(token=attack.token)
-        server = self._servers.receive()
-        access = {"port": server["port"], "secrets": server["secrets"], "token": attack.token}
+    def run(self, attack: str, seconds: float) -> Result:
+        """Runs one attack against a new server with its proxy."""
+        path = self._folder / "learner"
+        with processes.Worker("benchmarks.hostile.server", str(path)) as server:
+            server.wait_ready()
+            proxy, port = secured.start_proxy(path, self._secrets)
+            with proxy:
+                try:
+                    return self._run(attack, seconds, port, (server.pid, proxy.pid))
+                finally:
+                    proxy.kill()
+
+    def _run(self, attack: str, seconds: float, port: int, pids: Sequence[int]) -> Result:
+        access = {"port": port, "secrets": str(self._secrets.folder)}
         newcomers = [self._join(access)]
         quiet_s = max(1.0, seconds / 4)
         start = time.monotonic() + _WARM_UP_S
         self._honest.send(
             action="call",
             **access,
-            function=attack.honest_function,
-            pause_s=attack.honest_pause_s,
             until=start + quiet_s + seconds + _AFTER_S,
         )
         time.sleep(_WARM_UP_S + quiet_s)
-        with Memory(server["pids"]) as memory:
+        with Memory(pids) as memory:
             began = time.monotonic()
-            self._attacker.send(name=attack.name, **access, seconds=seconds)
+            self._attacker.send(name=attack, **access, seconds=seconds)
             newcomers += self._join_during(access, began, seconds)
-            attacked = self._attacker.receive()
+            counts = self._attacker.receive()
             newcomers.append(self._join(access))
             honest = self._honest.receive()
-        return _judge(attack, start, began, honest, newcomers, attacked, memory)
+        return _judge(attack, start, began, honest, newcomers, counts, memory)
 
     def _join_during(self, access: Any, began: float, seconds: float) -> list[dict[str, Any]]:
         results = []
@@ -148,12 +154,12 @@ class Memory(contextlib.AbstractContextManager["Memory"]):
 
 
 def _judge(
-    attack: Attack,
+    attack: str,
     start: float,
     began: float,
     honest: dict[str, Any],
     newcomers: list[dict[str, Any]],
-    attacked: dict[str, Any],
+    counts: dict[str, int],
     memory: Memory,
 ) -> Result:
     calls = [call for call in honest["calls"] if call[0] >= start]
@@ -178,13 +184,7 @@ def _judge(
         problems.append(f"a newcomer took {newcomer_ms:,.0f} ms")
     if peak - first > MAX_GROWTH_MIB:
         problems.append(f"memory grew by {peak - first:,.0f} MiB")
-    ratio = None
-    if attack.rate_mark is not None:
-        ratio = _rate_ratio(calls, began, attacked["marks"][attack.rate_mark])
-        if ratio < MIN_RATE_RATIO:
-            problems.append(f"an honest client's rate fell to {ratio:.2f} of what it was")
-    counts = attacked["counts"]
-    return Result(attack.name, quiet, waits, newcomer_ms, memory.mib, counts, ratio, problems)
+    return Result(attack, quiet, waits, newcomer_ms, memory.mib, counts, problems)
 
 
 def _waits(calls: list[list[float]], pauses: list[list[float]]) -> tuple[float, float, float]:
@@ -203,11 +203,3 @@ def _near(pauses: list[list[float]], start: float, end: float) -> list[list[floa
     if end - start < 0.005:
         return []  # Too short to matter, and there are very many of them.
     return [pause for pause in pauses if pause[1] > start and pause[0] < end]
-
-
-def _rate_ratio(calls: list[list[float]], began: float, mark: float) -> float:
-    """Calls between `mark` and the attack's end, relative to as much time before the mark."""
-    length = mark - began
-    before = sum(began <= end < mark for _, end in calls)
-    after = sum(mark <= end < mark + length for _, end in calls)
-    return after / before if before else float("nan")

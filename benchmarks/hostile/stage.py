@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 _REFUSED_PAUSE_S = 0.01
 _MEMBER_TIMEOUT_S = 2.0
-_DEFAULT_S = 5.0  # What counts are given for.
+
+TOKEN = "secret"
+"""The server's; honest clients have it, and the authenticated attacker."""
 
 
 def tls_context(secrets: pathlib.Path, member: bool) -> ssl.SSLContext:
@@ -37,21 +39,17 @@ class Stage:
     Attributes:
       port: the proxy's.
       secrets: directory of the run's certificates; unauthenticated attackers only use ca.pem.
-      token: the server's secret; None: it has none.
       seconds: how long the attack lasts.
       counts: what was done, for the report.
-      marks: moments that the report needs, in seconds of `time.monotonic`.
     """
 
-    def __init__(self, port: int, secrets: str, token: str | None, seconds: float):
+    def __init__(self, port: int, secrets: str, seconds: float):
         """Starts the clock."""
         self.port = port
         self.secrets = pathlib.Path(secrets)
         self.tls = tls_context(self.secrets, member=True)
-        self.token = token
         self.seconds = seconds
         self.counts: collections.Counter[str] = collections.Counter()
-        self.marks: dict[str, float] = {}
         self._end = time.monotonic() + seconds
         self._opened = contextlib.ExitStack()
 
@@ -64,10 +62,6 @@ class Stage:
     def running(self) -> bool:
         """Whether there is time left."""
         return time.monotonic() < self._end
-
-    def share(self, count: int) -> int:
-        """`count` of something that is held, or half of it if the time is short."""
-        return count if self.seconds >= _DEFAULT_S else count // 2
 
     def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
         """An authenticated connection, open until the end; None if it is refused."""

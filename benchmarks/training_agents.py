@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from benchmarks.workloads import REPLAY, Workload
+from seed_rl.agents.policy_gradient import algorithm as ppo
+from seed_rl.agents.policy_gradient import gin_config, gin_options
+from seed_rl.agents.policy_gradient import program as ppo_program
+from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
+from seed_rl.agents.r2d2 import algorithm as r2d2
+from seed_rl.agents.r2d2 import networks as r2d2_networks
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.vtrace import algorithm as vtrace
+from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_values
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference import inference
 from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.networks.network_factory import create_network
+from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import Specs, Unroll
 
 
@@ -35,8 +46,9 @@ class Agent(NamedTuple):
 
 def create(workload: Workload, compute_dtype: str) -> Agent:
     """The agent that a workload's learner trains."""
-    make = _ppo if workload.agent == "ppo" else _pixel_agent
-    agent = make(workload, compute_dtype)
+    create_job = {"vtrace": _vtrace_job, "r2d2": _r2d2_job, "ppo": _ppo_job}[workload.agent]
+    job = create_job(workload, compute_dtype)
+    agent = Agent(job.algorithm, job.specs, job.devices.training_strategy)
     with agent.strategy.scope():
         inference.initialize(agent.algorithm, agent.algorithm.network, agent.specs)
     return agent
@@ -44,12 +56,8 @@ def create(workload: Workload, compute_dtype: str) -> Agent:
 
 def batch(workload: Workload, agent: Agent) -> Any:
     """A batch to train on, of the type that the algorithm's `dataset` gives."""
-    makers: dict[str, Callable[[Workload, Agent], Any]] = {
-        "vtrace": _vtrace_batch,
-        "r2d2": _r2d2_batch,
-        "ppo": _ppo_batch,
-    }
-    return makers[workload.agent](workload, agent)
+    make = {"vtrace": _vtrace_batch, "r2d2": _r2d2_batch, "ppo": _ppo_batch}[workload.agent]
+    return make(workload, agent)
 
 
 def zeros(leading: list[int], specs: Any) -> Any:
@@ -57,59 +65,43 @@ def zeros(leading: list[int], specs: Any) -> Any:
     return tf.nest.map_structure(lambda s: tf.zeros([*leading, *s.shape], s.dtype), specs)
 
 
-def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
+def _environment_and_run(workload: Workload) -> dict[str, Any]:
+    """Arguments of all agents' `create_job`."""
     family = workload.environments()
-    network = {**workload.network, "compute_dtype": compute_dtype}
-    make = _vtrace_job
-    if workload.agent == "r2d2":
-        make = functools.partial(_r2d2_job, burn_in=workload.flags["burn_in"])
-    job = make(
-        network,
+    return dict(
         create_env_fn=family.create,
         env_config=from_values(family.config, workload.env),
         run=RunConfig(num_envs=workload.num_envs),
+    )
+
+
+def _vtrace_job(workload: Workload, compute_dtype: str) -> TrainingJob:
+    network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)
+    return vtrace.create_job(
+        create_agent_fn=lambda _, space, distribution: create_network(space, distribution, network),
+        vtrace=VTraceConfig(),
         config=LearnerConfig(unroll_length=workload.unroll_length),
         device_config=DeviceConfig(),
-    )
-    return Agent(job.algorithm, job.specs, job.devices.training_strategy)
-
-
-def _vtrace_job(network: dict[str, Any], **options: Any) -> TrainingJob:
-    from seed_rl.agents.vtrace.algorithm import create_job
-    from seed_rl.agents.vtrace.config import VTraceConfig
-    from seed_rl.common.config.network_config import ConvNetworkConfig
-    from seed_rl.common.networks.network_factory import create_network
-
-    config = ConvNetworkConfig(**network)
-    return create_job(
-        create_agent_fn=lambda _, space, distribution: create_network(space, distribution, config),
-        vtrace=VTraceConfig(),
-        **options,
+        **_environment_and_run(workload),
     )
 
 
-def _r2d2_job(network: dict[str, Any], burn_in: int, **options: Any) -> TrainingJob:
-    from seed_rl.agents.r2d2.algorithm import create_job
-    from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-    from seed_rl.agents.r2d2.networks import create_network
-    from seed_rl.common.replay import ReplayConfig
-
-    config = QNetworkConfig(**network)
-    return create_job(
-        create_agent_fn=lambda actions, space, _: create_network(space, int(actions.n), config),
-        r2d2=R2D2Config(burn_in=burn_in),
+def _r2d2_job(workload: Workload, compute_dtype: str) -> TrainingJob:
+    network = QNetworkConfig(**workload.network, compute_dtype=compute_dtype)
+    return r2d2.create_job(
+        create_agent_fn=lambda actions, space, _: r2d2_networks.create_network(
+            space, int(actions.n), network
+        ),
+        r2d2=R2D2Config(burn_in=workload.flags["burn_in"]),
         replay=ReplayConfig(**REPLAY),
-        **options,
+        config=LearnerConfig(unroll_length=workload.unroll_length),
+        device_config=DeviceConfig(),
+        **_environment_and_run(workload),
     )
 
 
-def _ppo(workload: Workload, compute_dtype: str) -> Agent:
-    """The agent that the program's preset describes, in the sizes of the workload."""
-    from seed_rl.agents.policy_gradient import gin_config, gin_options
-    from seed_rl.agents.policy_gradient import program as on_policy
-    from seed_rl.agents.policy_gradient.algorithm import create_job
-    from seed_rl.agents.policy_gradient.config import MinibatchSettings, OnPolicyConfig
-
+def _ppo_job(workload: Workload, compute_dtype: str) -> TrainingJob:
+    """Of the agent that the program's preset describes, in the sizes of the workload."""
     preset = importlib.import_module(workload.program).PRESET
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
     # As in the program, where sizes in unrolls replace a preset's in transitions.
@@ -118,21 +110,17 @@ def _ppo(workload: Workload, compute_dtype: str) -> Agent:
     options["compute_dtype"] = compute_dtype
     gin_config.load(options["gin_config"])
     gin_options.settle(gin_options.of_preset(options))
-    family = workload.environments()
-    job = create_job(
-        family.create,
-        on_policy.create_agent,
+    return ppo.create_job(
+        create_agent_fn=ppo_program.create_agent,
         create_loss=gin_config.create_loss,
         on_policy=from_values(OnPolicyConfig, options),
         settings=from_values(MinibatchSettings, options),
         continuous=gin_config.continuous_action_config(),
         optimizer=gin_config.optimizer_config(),
-        run=RunConfig(num_envs=workload.num_envs),
         config=from_values(LearnerConfig, options),
-        env_config=from_values(family.config, workload.env),
         device_config=from_values(DeviceConfig, options),
+        **_environment_and_run(workload),
     )
-    return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 
 
 def _vtrace_batch(workload: Workload, agent: Agent) -> Unroll:
@@ -179,8 +167,6 @@ def _ppo_batch(workload: Workload, agent: Agent) -> Unroll:
 
 def _r2d2_batch(workload: Workload, agent: Agent) -> Any:
     """`SampledUnrolls` of zeros."""
-    from seed_rl.common.learner.replay_pipeline import SampledUnrolls
-
     algorithm, specs, _ = agent
     batch = workload.batch_size
     steps = workload.flags["burn_in"] + workload.unroll_length + 1

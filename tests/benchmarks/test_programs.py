@@ -25,11 +25,6 @@ pytestmark = pytest.mark.slow
             ["--actors=1", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
-        (
-            "training",
-            ["--workload=W4", "--actors=2", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
-            ["efficiency", "frames_per_s", "ideal_frames_per_s"],
-        ),
     ],
 )
 def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):

@@ -89,8 +89,9 @@ def _check_single(
     contract = Contract(env, findings, config.check_timeout_s, environment.raw_observations)
     observations = contract.env.observation_space
     if not environment.raw_observations:
-        observations = env_wrappers.agent_observation_space(observations)
-    facts += _of_spaces(observations, env_wrappers.agent_action_space(contract.env.action_space))
+        observations = env_wrappers.observation_conversion(observations).space
+    actions = env_wrappers.action_conversion(contract.env.action_space).space
+    facts += _of_spaces(observations, actions)
     try:
         arguments = gym_env.keyword_arguments(environment)
         contract.check(config.check_steps, lambda: gym_env.make(environment, arguments))

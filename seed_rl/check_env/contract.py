@@ -215,7 +215,7 @@ class Contract:
             )
             return
         try:
-            env_wrappers.observation_converter(space)(value)
+            env_wrappers.observation_conversion(space).convert(value)
         except UserError as error:
             self.findings.must(
                 "choice",

@@ -19,12 +19,8 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
     Raises:
       UserError: it lacks `reset`, `step` or a space.
     """
-    missing = [
-        name
-        for name in ("reset", "step", "observation_space", "action_space")
-        if not hasattr(env, name)
-    ]
-    if missing:
+    needed = ("reset", "step", "observation_space", "action_space")
+    if missing := [name for name in needed if not hasattr(env, name)]:
         raise UserError(
             f"{type(env).__name__} is not an environment: it has no {', '.join(missing)}. It must "
             "have the interface of gymnasium.Env (or of the old gym.Env)."

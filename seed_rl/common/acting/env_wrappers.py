@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -17,9 +17,6 @@ from seed_rl.common.errors import UserError
 _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
 # Channels of a channels-first image, e.g. four stacked color frames.
 _MOST_CHANNELS = 16
-
-Converter = Callable[[Any], Any]
-"""Converts one observation or action, or a batch of them."""
 
 
 class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -200,16 +197,15 @@ def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, An
       UserError: the observation space does not consist of arrays of fixed shape.
     """
     env = as_gymnasium(env)
-    if agent_action_space(env.action_space) is not env.action_space:
+    if action_conversion(env.action_space).space is not env.action_space:
         env = AgentActions(env)
     specs(env.observation_space)
     name = type(env.unwrapped).__name__
     masks = action_masks.find_masks(env, env.observation_space, env.action_space, name)
     if masks:
         env = action_masks.MaskedObservations(env, masks)
-    if observations and agent_observation_space(env.observation_space) is not env.observation_space:
-        env = AgentObservations(env)
-    return env
+    seen = observation_conversion(env.observation_space).space
+    return AgentObservations(env) if observations and seen is not env.observation_space else env
 
 
 class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -223,8 +219,7 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     def __init__(self, env: Any):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
-        self.observation_space = agent_observation_space(self.env.observation_space)
-        self._convert = observation_converter(self.env.observation_space)
+        self.observation_space, self._convert = observation_conversion(self.env.observation_space)
 
     def observation(self, observation: Any) -> Any:
         return self._convert(observation)
@@ -240,91 +235,83 @@ class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
     def __init__(self, env: Any):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
-        self.action_space = agent_action_space(self.env.action_space)
-        self._convert = action_converter(self.env.action_space)
+        self.action_space, self._convert = action_conversion(self.env.action_space)
 
     def action(self, action: Any) -> Any:
         return self._convert(action)
 
 
-def agent_observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """The space that agents see; `space` itself if its observations need no conversion."""
+class Conversion(NamedTuple):
+    """How agents see observations or actions of a space.
+
+    Attributes:
+      space: what agents see; the environment's own space if nothing changes.
+      convert: converts one observation, or [k, ...], to what agents see; or one action, or
+        [k, ...], to what the environment takes.
+    """
+
+    space: spaces.Space[Any]
+    convert: Callable[[Any], Any]
+
+
+def observation_conversion(space: spaces.Space[Any]) -> Conversion:
+    """How agents see observations of `space`; see `AgentObservations`."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return _of_parts(space, agent_observation_space)
-    if isinstance(space, spaces.Discrete):
-        return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
-    if isinstance(space, spaces.MultiDiscrete):
-        return spaces.Box(0.0, 1.0, (int(space.nvec.sum()),), np.float32)
-    if isinstance(space, spaces.MultiBinary):
-        return spaces.Box(0.0, 1.0, space.shape, np.float32)
-    if is_channels_first(space):
-        assert isinstance(space, spaces.Box)
-        low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
-        return spaces.Box(low, high, dtype=np.uint8)
-    if isinstance(space, spaces.Box) and space.dtype not in (np.uint8, np.float32):
-        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        return spaces.Box(low, high, dtype=np.float32)
-    return space
-
-
-def agent_action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """The space of the agents' actions; `space` itself if they need no conversion."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return _of_parts(space, agent_action_space)
-    if is_bounded(space):
-        return spaces.Box(-1.0, 1.0, (int(np.prod(space.shape or ())),), np.float32)
-    if isinstance(space, spaces.MultiDiscrete):
-        return spaces.MultiDiscrete(space.nvec.reshape(-1), start=space.start.reshape(-1))
-    if isinstance(space, spaces.MultiBinary):
-        return spaces.MultiBinary(int(np.prod(space.shape)))
-    return space
-
-
-def _of_parts(
-    space: spaces.Dict | spaces.Tuple, convert: Callable[[spaces.Space[Any]], spaces.Space[Any]]
-) -> spaces.Space[Any]:
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: convert(sub) for key, sub in space.spaces.items()})
-    return spaces.Tuple([convert(sub) for sub in space.spaces])
-
-
-def observation_converter(space: spaces.Space[Any]) -> Converter:
-    """Converts observations of `space`, a nest of [...] or [k, ...], to those that agents see."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return _by_parts(space, observation_converter)
+        return _by_parts(space, observation_conversion)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return _one_hot(space)
     if is_channels_first(space):
-        return lambda value: np.moveaxis(value, -3, -1)
-    if space.dtype != np.uint8:
-        return lambda value: np.asarray(value, np.float32)
-    return lambda value: value
+        assert isinstance(space, spaces.Box)
+        low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
+        image = spaces.Box(low, high, dtype=np.uint8)
+        return Conversion(image, lambda value: np.moveaxis(value, -3, -1))
+    if space.dtype == np.uint8:
+        return Conversion(space, lambda value: value)
+    if isinstance(space, spaces.MultiBinary):
+        space = spaces.Box(0.0, 1.0, space.shape, np.float32)
+    elif isinstance(space, spaces.Box) and space.dtype != np.float32:
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        space = spaces.Box(low, high, dtype=np.float32)
+    return Conversion(space, lambda value: np.asarray(value, np.float32))
 
 
-def action_converter(space: spaces.Space[Any]) -> Converter:
-    """Converts actions of `agent_action_space(space)`, nests of [n] or [k, n], to `space`."""
+def action_conversion(space: spaces.Space[Any]) -> Conversion:
+    """How agents see actions of `space`; see `AgentActions`."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return _by_parts(space, action_converter)
+        return _by_parts(space, action_conversion)
     if is_bounded(space):
         assert isinstance(space, spaces.Box)
-        return _rescaling(space)
-    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        return _unflattening(space.shape)
-    return lambda action: action
+        vector = spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
+        return Conversion(vector, _rescaling(space))
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = spaces.MultiDiscrete(space.nvec.reshape(-1), start=space.start.reshape(-1))
+        return Conversion(choices, _unflattening(space.shape))
+    if isinstance(space, spaces.MultiBinary):
+        bits = spaces.MultiBinary(int(np.prod(space.shape)))
+        return Conversion(bits, _unflattening(space.shape))
+    return Conversion(space, lambda action: action)
 
 
 def _by_parts(
-    space: spaces.Dict | spaces.Tuple, converter: Callable[[spaces.Space[Any]], Converter]
-) -> Converter:
+    space: spaces.Dict | spaces.Tuple, of_part: Callable[[spaces.Space[Any]], Conversion]
+) -> Conversion:
     if isinstance(space, spaces.Dict):
-        by_key = {key: converter(sub) for key, sub in space.spaces.items()}
-        return lambda value: {key: convert(value[key]) for key, convert in by_key.items()}
-    parts = [converter(sub) for sub in space.spaces]
-    return lambda value: tuple(part(v) for part, v in zip(parts, value, strict=True))
+        named = {key: of_part(sub) for key, sub in space.spaces.items()}
+        by_key = {key: part.convert for key, part in named.items()}
+        return Conversion(
+            spaces.Dict({key: part.space for key, part in named.items()}),
+            lambda value: {key: convert(value[key]) for key, convert in by_key.items()},
+        )
+    parts = [of_part(sub) for sub in space.spaces]
+    converters = [part.convert for part in parts]
+    return Conversion(
+        spaces.Tuple([part.space for part in parts]),
+        lambda value: tuple(convert(v) for convert, v in zip(converters, value, strict=True)),
+    )
 
 
-def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Converter:
-    """A function from <int>[*space.shape] or [k, *space.shape] to <float32>[(k,) sum].
+def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Conversion:
+    """From <int>[*space.shape] or [k, *space.shape] to <float32>[(k,) sum].
 
     It raises a UserError if a value is not in the space: it would become that of another value.
     """
@@ -354,7 +341,7 @@ def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Converter:
         vectors[np.arange(len(columns))[:, np.newaxis], columns] = 1.0
         return vectors
 
-    return convert
+    return Conversion(spaces.Box(0.0, 1.0, (total,), np.float32), convert)
 
 
 def _unflattening(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:

@@ -50,12 +50,6 @@ def leaf_spaces(space: spaces.Space[Any]) -> list[Any]:
     return nest.flatten(nested(space))
 
 
-def wire_dtype(dtype: Any) -> np.dtype[Any]:
-    """The type in which arrays of `dtype` are transferred and trained on."""
-    dtype = np.dtype(dtype)
-    return np.dtype(np.float32) if dtype == np.float64 else dtype
-
-
 def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
     """A nest of `ArraySpec` for an observation or action space.
 
@@ -90,7 +84,8 @@ def _specs(space: spaces.Space[Any], name: str) -> Any:
             f"The {name} space {space} does not consist of arrays of fixed shape. Wrap the "
             "environment so that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
         )
-    return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
+    dtype = np.dtype(np.float32 if space.dtype == np.float64 else space.dtype)
+    return ArraySpec(tuple(space.shape or ()), dtype, name)
 
 
 def is_image(space: spaces.Space[Any]) -> bool:

@@ -77,11 +77,10 @@ class VectorEnvironment:
         self.observation_space = space
         self._convert: Callable[[Any], Any] = lambda value: value
         if not raw_observations:
-            self.observation_space = env_wrappers.agent_observation_space(space)
-            self._convert = env_wrappers.observation_converter(space)
-        self.action_space = env_wrappers.agent_action_space(env.single_action_space)
+            self.observation_space, self._convert = env_wrappers.observation_conversion(space)
+        actions = env_wrappers.action_conversion(env.single_action_space)
+        self.action_space, self._convert_actions = actions
         self._check_actions = spaces.action_checker(self.action_space, size)
-        self._convert_actions = env_wrappers.action_converter(env.single_action_space)
         self._specs = spaces.specs(self.observation_space)
         self._owner = f"{self._name}: their observation"
         self._episode_step = np.zeros(size, np.int32)
@@ -133,7 +132,11 @@ class VectorEnvironment:
         reward = rewards.numbers(self.env_ids, paid).copy()  # Changed below.
         self._episode_step += 1
         mask = self._mask(observation, info)
-        raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
+        raw_reward = self._given(info, "score_reward", reward)
+        over = np.zeros_like(terminated)  # The learner's episode alone.
+        if "learning_episode_over" in info:
+            over = self._given(info, "learning_episode_over", 0.0) != 0.0
+            over &= ~(terminated | truncated | abandoned)
         self._success = np.where(abandoned, self._success, self._given(info, "is_success"))
         if self.autoreset_mode == AutoresetMode.SAME_STEP and truncated.any():
             self._begun_mask = mask
@@ -163,11 +166,6 @@ class VectorEnvironment:
             raw_reward,
             self._success,
         )
-
-    def render(self) -> Any:
-        """What the first environment renders."""
-        frames = self.env.render()
-        return frames[0] if frames is not None and len(frames) else frames
 
     def close(self) -> None:
         """Closes the environments."""
@@ -213,17 +211,6 @@ class VectorEnvironment:
             raise UserError(
                 f"{self._owner} has a different structure than its space ({error})."
             ) from None
-
-    def _extras(
-        self, info: Mapping[str, Any], reward: np.ndarray, within: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Unshaped rewards <float32>[k]; <bool>[k] whether the learner's episode is over."""
-        raw_reward = self._given(info, "score_reward", reward)
-        over = np.zeros_like(within)
-        if "learning_episode_over" in info:
-            given = np.asarray(info.get("_learning_episode_over", True))
-            over = np.asarray(info["learning_episode_over"], np.bool_) & given & within
-        return raw_reward, over
 
     def _given(self, info: Mapping[str, Any], name: str, default: Any = np.nan) -> np.ndarray:
         """Numbers <float32>[k] of an info; `default` where there are none."""
@@ -283,7 +270,8 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
         return observation, float(result.reward[0]), terminated, truncated, info
 
     def render(self) -> Any:
-        return self._batch.render()
+        frames = self._batch.env.render()
+        return frames[0] if frames is not None and len(frames) else frames
 
     def close(self) -> None:
         self._batch.close()
@@ -304,14 +292,8 @@ def is_factory(function: Any) -> bool:
 def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:
     """The mode of `env`, and whether it can reset some of its environments."""
     name = type(env).__name__
-    missing = [
-        attribute
-        for attribute in (
-            *("reset", "step", "num_envs", "single_observation_space", "single_action_space"),
-        )
-        if not hasattr(env, attribute)
-    ]
-    if missing:
+    needed = ("reset", "step", "num_envs", "single_observation_space", "single_action_space")
+    if missing := [attribute for attribute in needed if not hasattr(env, attribute)]:
         raise UserError(
             f"{name} is not a vector environment: it has no {', '.join(missing)}. It must have the "
             "interface of gymnasium.vector.VectorEnv. (A callable with a parameter num_envs must "

@@ -123,7 +123,7 @@ def test_observations_for_agents(space: Any, value: Any, expected: list[float]) 
     ],
 )
 def test_a_choice_outside_its_space_is_not_another(space: Any, value: Any) -> None:
-    convert = env_wrappers.observation_converter(spaces.Dict(a=space))
+    convert = env_wrappers.observation_conversion(spaces.Dict(a=space)).convert
     for given in (np.array(value), np.array([space.sample(), value])):
         with pytest.raises(UserError, match=r"has the value .*-?\d.* not in its space .*Discrete"):
             convert({"a": given})

@@ -19,8 +19,6 @@ from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.system.extras import missing_extra
 
-STICKY_PROBABILITY = 0.25
-
 
 @dataclasses.dataclass(frozen=True)
 class AtariConfig(Checked):
@@ -76,6 +74,11 @@ class AtariConfig(Checked):
         super().__post_init__()
         games.rom_name(self.game, games.available())
 
+    @property
+    def repeat_probability(self) -> float:
+        """With which a frame repeats the previous frame's action."""
+        return 0.25 if self.sticky_actions else 0.0
+
 
 def create_environment(task: int, config: AtariConfig) -> Any:
     """One game as a Gymnasium environment.
@@ -101,7 +104,7 @@ def create_environment(task: int, config: AtariConfig) -> Any:
         rom,
         obs_type="ram",  # The cheapest: the preprocessing reads the screen itself.
         frameskip=1,
-        repeat_action_probability=_repeat_probability(config),
+        repeat_action_probability=config.repeat_probability,
         full_action_space=config.full_action_space,
         render_mode=config.render_mode,
     )
@@ -136,19 +139,7 @@ def create_batch(env_ids: Any, config: AtariConfig | None = None) -> Any:
     path = _rom_path(config.game)  # Without ALE, the next line would not say what to install.
     from seed_rl.atari import vector_env
 
-    return vector_env.AtariVectorEnvironment(
-        env_ids,
-        path,
-        frame_skip=config.num_action_repeats,
-        screen_size=height_and_width(config.frame_size),
-        grayscale=config.grayscale,
-        max_random_noops=config.max_random_noops,
-        max_episode_frames=config.max_episode_frames,
-        episodic_life=config.episodic_life,
-        fire_reset=config.fire_reset,
-        repeat_action_probability=_repeat_probability(config),
-        full_action_space=config.full_action_space,
-    )
+    return vector_env.AtariVectorEnvironment(env_ids, path, config)
 
 
 def rom_name(game: str) -> str:
@@ -170,10 +161,6 @@ def _roms() -> Any:
     except ImportError as error:
         raise missing_extra("atari", "Atari", error) from error
     return roms
-
-
-def _repeat_probability(config: AtariConfig) -> float:
-    return STICKY_PROBABILITY if config.sticky_actions else 0.0
 
 
 FAMILY = EnvironmentFamily(

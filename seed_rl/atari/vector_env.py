@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ale_py
 import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure, env_seeds
+from seed_rl.common.acting.env_wrappers import height_and_width
 from seed_rl.common.acting.spaces import action_splitter
+
+if TYPE_CHECKING:
+    from seed_rl.atari.environment import AtariConfig  # Imports this module.
 
 
 class AtariVectorEnvironment:
@@ -24,60 +28,47 @@ class AtariVectorEnvironment:
     life from the end of the game.
     """
 
-    def __init__(
-        self,
-        env_ids: Any,
-        rom_path: str,
-        *,
-        frame_skip: int,
-        screen_size: tuple[int, int],
-        grayscale: bool,
-        max_random_noops: int,
-        max_episode_frames: int,
-        repeat_action_probability: float,
-        full_action_space: bool,
-        episodic_life: bool,
-        fire_reset: bool,
-    ):
-        """Creates the games; see `seed_rl.atari.environment.AtariConfig` for the options."""
+    def __init__(self, env_ids: Any, rom_path: str, config: AtariConfig):
+        """Creates the games."""
         self.env_ids = np.asarray(env_ids, np.int32)
         size = len(self.env_ids)
+        height, width = height_and_width(config.frame_size)
         self._ale = ale_py.ALEVectorInterface(
             rom_path=rom_path,
             num_envs=size,
-            frame_skip=frame_skip,
+            frame_skip=config.num_action_repeats,
             stack_num=1,
-            img_height=screen_size[0],
-            img_width=screen_size[1],
-            grayscale=grayscale,
+            img_height=height,
+            img_width=width,
+            grayscale=config.grayscale,
             maxpool=True,
             # ALE samples from [0, noop_max), other implementations from [0, max_random_noops].
-            noop_max=max_random_noops + 1,
+            noop_max=config.max_random_noops + 1,
             use_fire_reset=False,  # It only covers new games, not lives.
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
             max_episode_steps=2**31 - 1,
-            repeat_action_probability=repeat_action_probability,
-            full_action_space=full_action_space,
+            repeat_action_probability=config.repeat_probability,
+            full_action_space=config.full_action_space,
             num_threads=1,
             autoreset_mode="NextStep",
         )
         # ALE seeds sticky actions with the time in seconds, so games started together would behave
         # alike. No-ops are seeded better, so skip seeding (which reloads the game) without sticky
         # actions.
-        self._must_seed = repeat_action_probability > 0
-        self._max_episode_steps = -(-max_episode_frames // frame_skip)
-        self._shape = (size, *screen_size, 1 if grayscale else 3)
+        self._must_seed = config.sticky_actions
+        self._max_episode_steps = -(-config.max_episode_frames // config.num_action_repeats)
+        self._shape = (size, height, width, 1 if config.grayscale else 3)
         self.observation_space = spaces.Box(0, 255, self._shape[1:], np.uint8)
-        self.action_space = spaces.Discrete(len(self._ale.get_action_set()))
+        legal = self._ale.get_action_set()
+        self.action_space = spaces.Discrete(len(legal))
         self._split_actions = action_splitter(self.action_space, size)
         self._full_strength = [1.0] * size
         self._truncated = np.zeros(size, np.bool_)
         self._episode_step = np.zeros(size, np.int32)
-        self._episodic_life = episodic_life
-        legal = self._ale.get_action_set()
-        fires = fire_reset and ale_py.Action.FIRE in legal
+        self._episodic_life = config.episodic_life
+        fires = config.fire_reset and ale_py.Action.FIRE in legal
         self._fire = legal.index(ale_py.Action.FIRE) if fires else None
         self._life_begins = np.ones(size, np.bool_)
         self._lives = np.zeros(size, np.int32)

@@ -46,7 +46,14 @@ class LevelCache:
           UserError: fsspec or its package for the URL is missing, or the URL is not valid.
         """
         self._cache_dir = os.fspath(cache_dir)
-        self._files = _Files(self._cache_dir)
+        try:
+            import fsspec
+        except ImportError as error:
+            raise missing_extra("dmlab", "A level cache", error) from error
+        try:
+            self._system: Any = fsspec.core.url_to_fs(self._cache_dir)[0]
+        except (ImportError, ValueError) as error:  # No package for it, or no such protocol.
+            raise UserError(f"--level_cache_dir={self._cache_dir}: {error}") from error
         self._paused_until: dict[str, float] = {}
 
     def get_path(self, key: str) -> str:
@@ -69,7 +76,11 @@ class LevelCache:
         part = f"{pk3_path}.{uuid.uuid4().hex}"
 
         def read() -> bool:
-            if not self._files.download(self.get_path(key), part) or not os.path.getsize(part):
+            try:
+                self._system.get_file(self.get_path(key), part)
+            except FileNotFoundError:
+                return False
+            if os.path.getsize(part) == 0:
                 return False
             os.replace(part, pk3_path)
             return True
@@ -87,7 +98,24 @@ class LevelCache:
           key: of the level, made by the engine.
           pk3_path: the compiled level.
         """
-        self._tolerate("write", lambda: self._files.upload(pk3_path, self.get_path(key)))
+
+        def add() -> bool:
+            path = self.get_path(key)
+            if self._system.exists(path):
+                return True
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            # No other process uses this name, nor any key: those contain no dots.
+            part = f"{path}.{uuid.uuid4().hex}"
+            try:
+                self._system.put_file(pk3_path, part)
+                self._system.mv(part, path)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self._system.rm_file(part)
+                raise
+            return True
+
+        self._tolerate("write", add)
 
     def _tolerate(self, what: str, action: Callable[[], bool]) -> bool:
         """The result of the action; False if it fails or has failed recently."""
@@ -99,54 +127,12 @@ class LevelCache:
             self._paused_until[what] = time.monotonic() + _PAUSE_S
             if (self._cache_dir, what) not in _warned:
                 _warned.add((self._cache_dir, what))
-                _warn(self._cache_dir, what, error)
+                logging.warning(
+                    "Cannot %s the level cache %s (%s: %s). Training continues; levels are "
+                    "compiled instead, which takes seconds each.",
+                    "read from" if what == "read" else "write to",
+                    self._cache_dir,
+                    type(error).__name__,
+                    error,
+                )
             return False
-
-
-class _Files:
-    """Files of any file system that fsspec knows. `download` and `upload` may raise anything."""
-
-    def __init__(self, cache_dir: str):
-        try:
-            import fsspec
-        except ImportError as error:
-            raise missing_extra("dmlab", "A level cache", error) from error
-        try:
-            self._system: Any = fsspec.core.url_to_fs(cache_dir)[0]
-        except (ImportError, ValueError) as error:  # No package for it, or no such protocol.
-            raise UserError(f"--level_cache_dir={cache_dir}: {error}") from error
-
-    def download(self, path: str, local: str) -> bool:
-        """Copies an entry to a local file; False if there is none."""
-        try:
-            self._system.get_file(path, local)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def upload(self, local: str, path: str) -> bool:
-        """Makes an entry appear, complete, unless it exists; returns True."""
-        if self._system.exists(path):
-            return True
-        self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
-        # No other process uses this name, nor any key: those contain no dots.
-        part = f"{path}.{uuid.uuid4().hex}"
-        try:
-            self._system.put_file(local, part)
-            self._system.mv(part, path)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._system.rm_file(part)
-            raise
-        return True
-
-
-def _warn(cache_dir: str, what: str, error: Exception) -> None:
-    logging.warning(
-        "Cannot %s the level cache %s (%s: %s). Training continues; levels are compiled instead, "
-        "which takes seconds each.",
-        "read from" if what == "read" else "write to",
-        cache_dir,
-        type(error).__name__,
-        error,
-    )

@@ -82,7 +82,15 @@ def create_environment(task_id: int, config: FootballConfig) -> gymnasium.Env[An
       UserError: the engine is not installed, or has no such scenario or option.
     """
     del task_id
-    game = _create_game(config)
+    game: gymnasium.Env[Any, Any]
+    if choose_engine(config) == ENVPOOL:
+        _check_scenario(config, envpool_env.scenarios(), ENVPOOL)
+        game = envpool_env.EnvpoolGame(config.game)
+    else:
+        purpose = _beyond_envpool(config) or f"--engine={GFOOTBALL}"
+        _check_scenario(config, gfootball_env.scenarios(purpose), GFOOTBALL)
+        size = SMM_SIZES[config.smm_size]
+        game = gfootball_env.GfootballGame(config.game, config.reward_experiment, size)
     if config.num_action_repeats > 1:
         game = RepeatActions(game, config.num_action_repeats)
     return PackedBitsObservation(game, STACK_SIZE, config.render_mode)
@@ -107,17 +115,6 @@ def choose_engine(config: FootballConfig) -> str:
     return ENVPOOL
 
 
-def _create_game(config: FootballConfig) -> gymnasium.Env[Any, Any]:
-    """The bare game, with observations <uint8>[height, width, 4] of one step."""
-    if choose_engine(config) == ENVPOOL:
-        _check_scenario(config, envpool_env.scenarios(), "envpool")
-        return envpool_env.EnvpoolGame(config.game)
-    _check_scenario(config, gfootball_env.scenarios(_why_gfootball(config)), "gfootball")
-    return gfootball_env.GfootballGame(
-        config.game, config.reward_experiment, SMM_SIZES[config.smm_size]
-    )
-
-
 def _beyond_envpool(config: FootballConfig) -> str:
     """The first option that only gfootball supports, as a flag; "" if none.
 
@@ -128,11 +125,6 @@ def _beyond_envpool(config: FootballConfig) -> str:
         if value != getattr(FootballConfig, name):
             return f"--{name}={value}"
     return ""
-
-
-def _why_gfootball(config: FootballConfig) -> str:
-    """What needs gfootball, as the subject of a sentence."""
-    return _beyond_envpool(config) or f"--engine={GFOOTBALL}"
 
 
 def _check_scenario(config: FootballConfig, known: tuple[str, ...], engine: str) -> None:

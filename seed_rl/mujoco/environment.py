@@ -95,8 +95,8 @@ def make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[An
     """As `create`, with other arguments of the environment than those of the options."""
     _refuse_mujoco_py(config.env_name)
     _take_warnings()
-    if config.render_mode == "rgb_array":
-        _render_without_display()
+    if config.render_mode == "rgb_array" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would choose GLFW, and fail.
     env = _make(config, arguments)
     if config.render_mode:
         if not {"camera_id", "camera_name"} & set(arguments):
@@ -114,7 +114,7 @@ def _make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[A
     path = Path(config.xml_file).expanduser().absolute()
     if not path.is_file():
         raise UserError(f"--xml_file={config.xml_file}: there is no file {path}.")
-    if not _takes_model(config):
+    if "xml_file" not in inspect.signature(gym_env.constructor(config)).parameters:
         raise UserError(
             f"--xml_file: {config.env_name} does not take a model. Gymnasium's MuJoCo environments "
             "do from version 5 on (HalfCheetah-v5, for instance), and so does any class with a "
@@ -124,11 +124,6 @@ def _make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[A
         return gym_env.make(config, {**arguments, "xml_file": str(path)})
     except ValueError as error:  # MuJoCo's, for a model that it cannot read.
         raise UserError(f"--xml_file={config.xml_file}: {str(error).strip()}") from error
-
-
-def _takes_model(config: MujocoConfig) -> bool:
-    """Whether the environment's constructor has a parameter `xml_file`."""
-    return "xml_file" in inspect.signature(gym_env.constructor(config)).parameters
 
 
 def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasium.Env[Any, Any]:
@@ -191,12 +186,6 @@ def _follow(env: gymnasium.Env[Any, Any]) -> None:
     import mujoco
 
     renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
-
-
-def _render_without_display() -> None:
-    """Chooses EGL on machines without a display, where MuJoCo would choose GLFW and fail."""
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 class _ExplainedRendering(gymnasium.Wrapper[Any, Any, Any, Any]):

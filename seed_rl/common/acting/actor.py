@@ -219,7 +219,7 @@ class Actor:
                 if self._claims_ids and not len(self._env_ids):
                     self._claim_ids()
                 with env_groups(environments, self._env_ids, num_groups) as self._groups:
-                    return self._run_lives(environments.config, stop)
+                    return self._run_lives(environments.config)
             except OtherEnvironment as learner:
                 environments = dataclasses.replace(environments, config=learner.config)
                 self._seed = self._config.seed
@@ -257,10 +257,10 @@ class Actor:
             self._raise_if_fatal(error)
             self._pause(error)
 
-    def _run_lives(self, env_config: Any, stop: StopSignal) -> bool:
+    def _run_lives(self, env_config: Any) -> bool:
         """Runs lives in environments with the options `env_config`; see `run`."""
         self._last_answer = time.monotonic()
-        while not stop.requested:
+        while not self._stop.requested:
             self._reset()
             try:
                 self._client = self._connect()

@@ -16,14 +16,9 @@ GOAL_KEYS = (OBSERVATION, ACHIEVED, DESIRED)
 """Keys of their observations."""
 
 
-def has_goals(space: spaces.Space[Any]) -> bool:
-    """Whether observations have goals."""
-    return isinstance(space, spaces.Dict) and set(GOAL_KEYS) <= set(space.spaces)
-
-
 def compute_reward(env: Any, space: spaces.Space[Any]) -> Callable[..., Any] | None:
     """`compute_reward(achieved_goal, desired_goal, info)` of an environment, if it has goals."""
-    if not has_goals(space):
+    if not (isinstance(space, spaces.Dict) and set(GOAL_KEYS) <= set(space.spaces)):
         return None
     try:
         found: Callable[..., Any] = as_gymnasium(env).get_wrapper_attr("compute_reward")

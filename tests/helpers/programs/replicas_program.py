@@ -51,6 +51,7 @@ from tests.helpers.contexts import context
 from tests.helpers.logical_devices import make_replicas
 
 BATCH, STEPS, ACTIONS = 8, 4, 3
+DISCRETE = categorical_distribution(ACTIONS, tf.int64)
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
 
@@ -60,42 +61,53 @@ def make_context(create_network, distribution=None, actions=None):
     return context(create_network, distribution, OBSERVATIONS, actions, config, num_envs=2)
 
 
-def random_unrolls(rng):
-    """Of the first half of the batch hardly anything is real, of the other all."""
+def random_batch(rng, name, algorithm):
+    """What the agent trains on. Of its first half hardly anything is real, of the other all."""
     shape = (STEPS + 1, BATCH)
     abandoned = np.zeros(shape, np.bool_)
     abandoned[1:, : BATCH // 2] = True
     abandoned[2, 1] = False
-    rewards = rng.normal(size=shape) * np.linspace(0.1, 3.0, BATCH)
     env_outputs = EnvOutput(
-        rewards.astype(np.float32),
+        (rng.normal(size=shape) * np.linspace(0.1, 3.0, BATCH)).astype(np.float32),
         abandoned,
         rng.normal(size=(*shape, 4)).astype(np.float32),
         abandoned,
         np.zeros(shape, np.int32),
     )
-    actions = [rng.integers(0, ACTIONS, shape) for _ in range(2)]
-    return actions, env_outputs
+    prev_actions, actions = rng.integers(0, ACTIONS, (2, *shape), np.int32)
+    outputs = actions
+    if name == "sac":
+        prev_actions, outputs = rng.uniform(-1.0, 1.0, (2, *shape, 2)).astype(np.float32)
+    elif name != "r2d2":
+        logits = rng.normal(size=(*shape, ACTIONS)).astype(np.float32)
+        outputs = AgentOutput(actions, logits, np.zeros(shape, np.float32))
+    state = tf.nest.map_structure(lambda t: t.numpy(), algorithm.network.initial_state(BATCH))
+    unrolls = Unroll(state, prev_actions, env_outputs, outputs)
+    if name not in ("r2d2", "sac"):
+        return unrolls
+    weights = np.geomspace(0.05, 8.0, BATCH).astype(np.float32)
+    return SampledUnrolls(unrolls, np.arange(BATCH), weights)
 
 
-def random_experience(rng, algorithm):
-    """Unrolls of an actor-critic."""
-    (prev_actions, actions), env_outputs = random_unrolls(rng)
-    logits = rng.normal(size=(STEPS + 1, BATCH, ACTIONS)).astype(np.float32)
-    outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
-    return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
+def part(batch, number, replicas):
+    """A replica's share; unrolls are batched in the second dimension, all else in the first."""
+    share = slice(BATCH * number // replicas, BATCH * (number + 1) // replicas)
 
+    def cut(nest, index):
+        return tf.nest.map_structure(lambda t: tf.constant(t[index]), nest)
 
-def initial_state(algorithm):
-    return tf.nest.map_structure(lambda t: t.numpy(), algorithm.network.initial_state(BATCH))
+    unrolls, *rest = batch if isinstance(batch, SampledUnrolls) else [batch]
+    steps = cut(unrolls._replace(agent_state=()), np.s_[:, share])
+    unrolls = steps._replace(agent_state=cut(unrolls.agent_state, share))
+    return SampledUnrolls(unrolls, *cut(rest, share)) if rest else unrolls
 
 
 def make_ppo():
     """One minibatch: random ones differ from one division of the batch to another."""
     flags.FLAGS(["program"])
-    algorithm, make_batch = make_vtrace(ppo.algorithm())
+    algorithm = make_vtrace(ppo.algorithm())
     algorithm.ppo = ppo.PPOConfig(epochs=3, minibatches=1)
-    return algorithm, make_batch
+    return algorithm
 
 
 def make_policy_gradient():
@@ -117,82 +129,40 @@ def make_policy_gradient():
             "ContinuousControlAgent.num_units_value = 8",
         ],
     )
-    distribution = categorical_distribution(ACTIONS, tf.int64)
-
-    def make_batch(rng):
-        return random_experience(rng, algorithm)
-
-    algorithm = PolicyGradient(
+    return PolicyGradient(
         MinibatchSettings("repeat", epochs_per_step=2),
         gin_config.create_loss,
-        make_context(lambda: ContinuousControlAgent(distribution), distribution),
+        make_context(lambda: ContinuousControlAgent(DISCRETE), DISCRETE),
     )
-    return algorithm, make_batch
 
 
 def make_pqn():
     """One minibatch, for the same reason."""
-    distribution = categorical_distribution(ACTIONS, tf.int64)
     network = MLPNetworkConfig(mlp_sizes=(8,))
 
-    def make_batch(rng):
-        return random_experience(rng, algorithm)
+    def create_agent():
+        return network_factory.create_network(
+            OBSERVATIONS, DISCRETE, None, network, layer_norm=True, network=QNetwork
+        )
 
-    algorithm = PQN(
-        PQNConfig(),
-        MinibatchSettings("split", epochs_per_step=2),
-        make_context(
-            lambda: network_factory.create_network(
-                OBSERVATIONS, distribution, None, network, layer_norm=True, network=QNetwork
-            ),
-            distribution,
-        ),
-    )
-    return algorithm, make_batch
-
-
-def make_popart():
-    return make_vtrace(popart=True, popart_beta=0.1)
-
-
-def make_normalized():
-    return make_vtrace(
-        wrap=lambda network: NormalizeObservationsWrapper(network, Normalizer(eps=0.1))
-    )
+    settings = MinibatchSettings("split", epochs_per_step=2)
+    return PQN(PQNConfig(), settings, make_context(create_agent, DISCRETE))
 
 
 def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options):
-    distribution = categorical_distribution(ACTIONS, tf.int64)
     config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1, **options)
-
-    def create_agent():
-        return wrap(MLPandLSTM(distribution, [8], []))
-
-    def make_batch(rng):
-        return random_experience(rng, algorithm)
-
-    algorithm = algorithm_class(config, make_context(create_agent, distribution))
-    return algorithm, make_batch
+    create_agent = lambda: wrap(MLPandLSTM(DISCRETE, [8], []))  # noqa: E731
+    return algorithm_class(config, make_context(create_agent, DISCRETE))
 
 
 def make_r2d2():
     """Losses after the first step depend on the copy of the weights in the target network."""
     network = QNetworkConfig(lstm_size=0, head_size=8, mlp_sizes=(8,), stack_size=1)
-    algorithm = R2D2(
+    return R2D2(
         R2D2Config(burn_in=0, n_steps=2, update_target_every_n_step=1),
         ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=1),
         make_context(lambda: create_network(OBSERVATIONS, ACTIONS, network)),
     )
-
-    def make_batch(rng):
-        (prev_actions, actions), env_outputs = random_unrolls(rng)
-        unrolls = Unroll(
-            initial_state(algorithm), prev_actions, env_outputs, actions.astype(np.int32)
-        )
-        weights = np.geomspace(0.05, 8.0, BATCH).astype(np.float32)
-        return SampledUnrolls(unrolls, np.arange(BATCH), weights)
-
-    return algorithm, make_batch
 
 
 def make_sac():
@@ -200,7 +170,7 @@ def make_sac():
     actions = spaces.Box(-1.0, 1.0, (2,), np.float32)
     distribution = deterministic_tanh_distribution(2)
     network = SACNetworkConfig(mlp_sizes=(8,), n_critics=2)
-    algorithm = SAC(
+    return SAC(
         SACConfig(target_update_tau=0.5),
         ReplayConfig(replay_buffer_size=4, replay_buffer_min_size=1),
         make_context(
@@ -208,34 +178,13 @@ def make_sac():
         ),
     )
 
-    def make_batch(rng):
-        _, env_outputs = random_unrolls(rng)
-        shape = (STEPS + 1, BATCH, 2)
-        chosen = [rng.uniform(-1.0, 1.0, shape).astype(np.float32) for _ in range(2)]
-        unrolls = Unroll(initial_state(algorithm), chosen[0], env_outputs, chosen[1])
-        return SampledUnrolls(unrolls, np.arange(BATCH), np.ones(BATCH, np.float32))
-
-    return algorithm, make_batch
-
-
-def part(name, batch, number, replicas):
-    """A replica's share; unrolls are batched in the second dimension, all else in the first."""
-    share = slice(BATCH * number // replicas, BATCH * (number + 1) // replicas)
-
-    def of_unrolls(unrolls):
-        steps = tf.nest.map_structure(lambda t: t[:, share], unrolls._replace(agent_state=()))
-        state = tf.nest.map_structure(lambda t: t[share], unrolls.agent_state)
-        return steps._replace(agent_state=state)
-
-    if name not in ("r2d2", "sac"):
-        return of_unrolls(batch)
-    return SampledUnrolls(of_unrolls(batch.unrolls), batch.indices[share], batch[2][share])
-
 
 MAKERS = {
     "vtrace": make_vtrace,
-    "popart": make_popart,
-    "normalized": make_normalized,
+    "popart": lambda: make_vtrace(popart=True, popart_beta=0.1),
+    "normalized": lambda: make_vtrace(
+        wrap=lambda network: NormalizeObservationsWrapper(network, Normalizer(eps=0.1))
+    ),
     "r2d2": make_r2d2,
     "sac": make_sac,
     "ppo": make_ppo,
@@ -275,16 +224,14 @@ def main(name, replicas, jit="false"):
     strategy = placement.training_strategy
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
-        algorithm, make_batch = MAKERS[name]()
+        algorithm = MAKERS[name]()
         initialize(algorithm, algorithm.network, algorithm.specs)
         optimizer = tf.keras.optimizers.SGD(0.1)
     rng = np.random.default_rng(0)
-    batches = [make_batch(rng) for _ in range(3)]
+    batches = [random_batch(rng, name, algorithm) for _ in range(3)]
     encode, decode = through_tf_data(lambda batch: batch, lambda batch: batch)
     parts = [
-        encode(tf.nest.map_structure(tf.constant, part(name, batch, number, replicas)))
-        for batch in batches
-        for number in range(replicas)
+        encode(part(batch, number, replicas)) for batch in batches for number in range(replicas)
     ]
 
     def dataset(_):

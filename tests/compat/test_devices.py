@@ -39,13 +39,6 @@ def test_other_uint8_becomes_bfloat16(shape):
     np.testing.assert_array_equal(tf.cast(utils.tpu_decode(encoded), tf.int32), values)
 
 
-def test_uint16_becomes_int32():
-    values = some_of("uint16", PACKABLE)
-    encoded = utils.tpu_encode(values)
-    assert encoded.dtype == tf.int32
-    np.testing.assert_array_equal(utils.tpu_decode(encoded), values)
-
-
 @pytest.mark.parametrize("dtype", LEFT, ids=lambda dtype: dtype.name)
 def test_what_a_tpu_takes_is_left(dtype):
     values = tf.cast(tf.reshape(tf.range(256), [4, 64]) % 2, dtype)

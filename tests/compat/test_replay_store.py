@@ -9,11 +9,6 @@ from seed_rl.common import utils
 ELEMENT = {"x": tf.TensorSpec([3, 2], tf.uint8), "n": tf.TensorSpec([], tf.int32)}
 
 
-@pytest.fixture(params=["eager", "graph"])
-def wrap(request):
-    return tf.function if request.param == "graph" else lambda fn: fn
-
-
 def elements(numbers):
     numbers = np.asarray(numbers, np.int32)
     return {"x": np.tile(numbers.astype(np.uint8)[:, None, None], (1, 3, 2)), "n": numbers}

@@ -8,11 +8,6 @@ from seed_rl.common import utils
 from seed_rl.common.types import EnvOutput
 
 
-@pytest.fixture(params=["eager", "graph"])
-def wrap(request):
-    return tf.function if request.param == "graph" else lambda fn: fn
-
-
 def test_aggregator_keeps_a_row_per_environment():
     specs = {"frames": tf.TensorSpec([], tf.int32), "state": tf.TensorSpec([2], tf.float32)}
     table = utils.Aggregator(4, specs)

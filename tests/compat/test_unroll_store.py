@@ -14,7 +14,6 @@ def step(values):
     return {"a": np.stack([values, -values], 1).astype(np.float32), "b": (values,)}
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
 @pytest.mark.parametrize("overlap", [0, 2])
 def test_unroll_store_equals_lists(wrap, overlap):
     """Guards which steps are in which unroll, across resets, in batches of any environments: zeros
@@ -59,7 +58,6 @@ def test_an_error_in_one_unroll_store_holds_up_no_other():
     assert kept.value is not None and not len(ids)
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
 def test_a_refused_append_changes_nothing(wrap):
     """Guards that the zeros neither go missing nor come twice after an error."""
     store = utils.UnrollStore(2, 1, STEP, num_overlapping_steps=1)

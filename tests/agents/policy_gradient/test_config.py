@@ -20,22 +20,30 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
-SPLIT_4 = MinibatchSettings(SPLIT, batches_per_step=4)
 
-
-def test_by_default_a_step_takes_one_unroll_of_every_environment():
-    assert step_sizes(OnPolicyConfig(), SPLIT_4, 32, 8) == (32, 8, SPLIT_4)
-
-
-def test_a_batch_size_counts_the_unrolls_of_a_minibatch():
-    shuffle = MinibatchSettings(SHUFFLE, batches_per_step=4)
-    assert step_sizes(OnPolicyConfig(batch_size=2), shuffle, 32, 100) == (32, 8, shuffle)
-
-
-def test_sizes_in_transitions():
-    config = OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512)
-    sizes = step_sizes(config, MinibatchSettings(SPLIT), 20, 128)
-    assert sizes == (64, 128, MinibatchSettings(SPLIT, batches_per_step=16))
+@pytest.mark.parametrize(
+    ("config", "mode", "batches", "sizes", "expected"),
+    [
+        (OnPolicyConfig(), SPLIT, 4, (32, 8), (32, 8, 4)),  # One unroll of every environment.
+        (OnPolicyConfig(batch_size=2), SHUFFLE, 4, (32, 100), (32, 8, 4)),
+        (OnPolicyConfig(batch_size_transitions=64), SPLIT, 1, (32, 8), (32, 8, 4)),
+        (
+            OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512),
+            *(SPLIT, 1, (20, 128), (64, 128, 16)),
+        ),
+        # A number of 0, as existing programs pass it, is derived.
+        (OnPolicyConfig(), SPLIT, 0, (32, 8), (32, 8, 1)),
+        (OnPolicyConfig(batch_size=2), SPLIT, 0, (32, 8), (32, 8, 4)),
+        (OnPolicyConfig(batch_size=3), SPLIT, 0, (32, 8), (32, 6, 2)),
+        (OnPolicyConfig(batch_size=9), SPLIT, 0, (32, 8), (32, 9, 1)),
+        (OnPolicyConfig(batch_size_transitions=64), SPLIT, 0, (32, 8), (32, 8, 4)),
+    ],
+)
+def test_sizes_of_a_step(config, mode, batches, sizes, expected):
+    """From a minibatch's number of unrolls, or numbers of transitions."""
+    *unrolls, number = expected
+    settled = step_sizes(config, MinibatchSettings(mode, batches_per_step=batches), *sizes)
+    assert settled == (*unrolls, MinibatchSettings(mode, batches_per_step=number))
 
 
 @pytest.mark.parametrize("step", [StepConfig(), StepConfig(step_size_transitions=64)])
@@ -58,27 +66,6 @@ def test_a_job_has_the_sizes():
     assert settled == config
     assert minibatches == MinibatchSettings(SPLIT, batches_per_step=16)
     assert (learner.unroll_length, learner.batch_size) == (64, 128)
-
-
-def test_minibatches_in_transitions_alone():
-    sizes = step_sizes(OnPolicyConfig(batch_size_transitions=64), MinibatchSettings(SPLIT), 32, 8)
-    assert sizes == (32, 8, SPLIT_4)
-
-
-@pytest.mark.parametrize(
-    ("config", "unrolls", "batches"),
-    [
-        (OnPolicyConfig(), 8, 1),
-        (OnPolicyConfig(batch_size=2), 8, 4),
-        (OnPolicyConfig(batch_size=3), 6, 2),
-        (OnPolicyConfig(batch_size=9), 9, 1),
-        (OnPolicyConfig(batch_size_transitions=64), 8, 4),
-    ],
-)
-def test_a_number_of_minibatches_that_is_derived(config, unrolls, batches):
-    """0, as existing programs pass it."""
-    sizes = step_sizes(config, MinibatchSettings(SPLIT, batches_per_step=0), 32, 8)
-    assert sizes == (32, unrolls, MinibatchSettings(SPLIT, batches_per_step=batches))
 
 
 @pytest.mark.parametrize(

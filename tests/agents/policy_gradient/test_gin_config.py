@@ -37,9 +37,7 @@ def create(images=False):
     distribution = categorical_distribution(3, tf.int32)
     space = toy_env.ToyEnv().observation_space
     if images:
-        from gymnasium.spaces import Box
-
-        space = Box(0, 255, (84, 84, 1), np.uint8)
+        space = spaces.Box(0, 255, (84, 84, 1), np.uint8)
     with gin_config.errors_for_users():
         gin_config.optimizer_config()
         gin_config.continuous_action_config()

@@ -42,12 +42,6 @@ def test_a_bare_name_is_the_face(face, home):
     assert part_under_test() is face and issubclass(face, getattr(home, face.__name__))
 
 
-def test_bases_are_those_of_the_homes():
-    assert advantages.AdvantageEstimator is common_advantages.AdvantageEstimator
-    assert constraints.Coefficient is coefficients.Coefficient
-    assert running_statistics.MeanStd is common_statistics.MeanStd
-
-
 def test_a_bound_parameter_reaches_a_face():
     """Faces have no constructors of their own: gin must wrap those of their homes."""
     gin.parse_config("part_under_test.part = @NStep()\nNStep.n = 7")

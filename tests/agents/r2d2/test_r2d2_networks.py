@@ -9,8 +9,6 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
-from seed_rl.atari.networks import DuelingLSTMDQNNet
-from seed_rl.common.inference.network_calls import call_network
 from tests.helpers import network_inputs
 from tests.helpers.network_inputs import assert_unroll_equals_steps
 
@@ -69,16 +67,3 @@ def test_advantages_have_mean_zero():
     np.testing.assert_allclose(
         shifted - after, np.broadcast_to([2, -1, -1], after.shape), atol=1e-4
     )
-
-
-def test_networks_of_either_form_are_called_alike():
-    """Guards that the network of existing programs, ((action, env), state), can be used."""
-    old = DuelingLSTMDQNNet(NUM_ACTIONS, (36, 40, 1), stack_size=2)
-    new = create_network(SPACES["image"], NUM_ACTIONS, CONFIG)
-    steps = random_steps(SPACES["image"], 2, 2)
-    for network in (old, new):
-        output, _ = call_network(network, *steps, network.initial_state(2), unroll=True)
-        assert output.q_values.shape == [2, 2, NUM_ACTIONS]
-    direct, _ = old(steps, old.initial_state(2), unroll=True)
-    called, _ = call_network(old, *steps, old.initial_state(2), unroll=True, is_training=True)
-    np.testing.assert_array_equal(direct.q_values, called.q_values)

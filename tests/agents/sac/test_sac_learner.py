@@ -256,61 +256,30 @@ def test_updates_per_step():
     assert updates_per_step(config, replay, HindsightConfig(her_window_length=4)) == 0.25
 
 
+QUANTILES = dict(env=pendulum, network=SACNetworkConfig(n_quantiles=5))
+HINDSIGHT = dict(env=BitFlippingEnv, hindsight=HindsightConfig(her_window_length=5))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (dict(env=pendulum, wrap=lambda env: env), "must have bounds -1 and 1"),
+        (HINDSIGHT | dict(env=pendulum), "needs an environment with goals"),
         (
-            dict(env=pendulum, hindsight=HindsightConfig(her_window_length=5)),
-            "needs an environment with goals",
+            HINDSIGHT | dict(env=OneReward),
+            r"reward returned an array of shape \[\] for .* 11 goals",
         ),
-        (
-            dict(env=OneReward, hindsight=HindsightConfig(her_window_length=5)),
-            r"compute_reward returned an array of shape \[\] for arrays of 11 goals",
-        ),
-        (
-            dict(
-                env=BitFlippingEnv,
-                hindsight=HindsightConfig(her_window_length=5),
-                network=SACNetworkConfig(lstm_sizes=(4,)),
-            ),
-            "recurrent",
-        ),
-        (
-            dict(
-                env=BitFlippingEnv,
-                hindsight=HindsightConfig(her_window_length=5),
-                config=LearnerConfig(unroll_length=6),
-            ),
-            "shorter than --unroll_length",
-        ),
-        (
-            dict(
-                env=BitFlippingEnv,
-                hindsight=HindsightConfig(her_window_length=5),
-                repeats=2,
-            ),
-            "Leave out --num_action_repeats",
-        ),
+        (HINDSIGHT | dict(network=SACNetworkConfig(lstm_sizes=(4,))), "recurrent"),
+        (HINDSIGHT | dict(config=LearnerConfig(unroll_length=6)), "shorter than --unroll_length"),
+        (HINDSIGHT | dict(repeats=2), "Leave out --num_action_repeats"),
         (
             dict(env=pendulum, config=LearnerConfig(unroll_length=1, total_environment_frames=9)),
             "end before training begins",
         ),
         (dict(env=pendulum, replay=ReplayConfig()), "--priority_exponent"),
+        (QUANTILES | dict(sac=SACConfig(bootstrap_net="v")), "Set --bootstrap_net=q"),
         (
-            dict(
-                env=pendulum,
-                network=SACNetworkConfig(n_quantiles=5),
-                sac=SACConfig(bootstrap_net="v"),
-            ),
-            "Set --bootstrap_net=q",
-        ),
-        (
-            dict(
-                env=pendulum,
-                network=SACNetworkConfig(n_quantiles=5),
-                sac=SACConfig(dropped_quantiles_per_critic=5),
-            ),
+            QUANTILES | dict(sac=SACConfig(dropped_quantiles_per_critic=5)),
             "leaves none of --n_quantiles=5",
         ),
     ],

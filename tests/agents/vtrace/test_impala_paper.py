@@ -4,18 +4,20 @@ import json
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import log_softmax
 
-from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import from_values
-from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import EnvOutput, Unroll
 from tests.helpers import PROGRAMS, REPOSITORY, run_python
+from tests.helpers.contexts import context
+from tests.helpers.network_inputs import TableAgent
 
 FLAGS = REPOSITORY / "seed_rl" / "atari" / "impala_paper.flags"
 
@@ -65,46 +67,9 @@ def test_the_file_has_the_settings_of_the_paper():
     assert {name: read[name] for name in expected} == expected
 
 
-class Tables(Algorithm):
-    """Logits and values of every step are the weights, so that gradients can be written down."""
-
-    def __init__(self, config, logits, values):
-        self.config, self.network = config, tf.Module()
-        self.network.logits, self.network.values = tf.Variable(logits), tf.Variable(values)
-
-    def make_network(self):
-        return self.network
-
-    def act(self, *args):
-        raise AssertionError
-
-    evaluate = act
-
-    def loss(self, batch):
-        env_outputs, behaviour = EnvOutput(*batch[0]), AgentOutput(*batch[1])
-
-        def network(prev_actions, env_outputs, agent_state, unroll, is_training):
-            return AgentOutput(None, self.network.logits + 0, self.network.values + 0), ()
-
-        return StepResult(
-            *losses.compute_loss(
-                self.config,
-                categorical_distribution(ACTIONS, tf.int32),
-                network,
-                (),
-                behaviour.action,
-                env_outputs,
-                behaviour,
-                losses.create_entropy_cost(self.config),
-            )
-        )
-
-
 def summed_gradients(logits, values, env_outputs, behaviour):
     """Of the paper's three losses (section 4.2), summed over time and batch, in NumPy."""
-    log_pi = logits[:-1] - np.log(np.exp(logits[:-1]).sum(-1, keepdims=True))
-    log_mu = behaviour.policy_logits[:-1]
-    log_mu = log_mu - np.log(np.exp(log_mu).sum(-1, keepdims=True))
+    log_pi, log_mu = (log_softmax(x[:-1], -1) for x in (logits, behaviour.policy_logits))
     chosen = np.eye(ACTIONS)[behaviour.action[:-1]]
     rho = np.minimum(1.0, np.exp(((log_pi - log_mu) * chosen).sum(-1)))
     reward = np.clip(env_outputs.reward[1:], -1, 1)
@@ -151,9 +116,11 @@ def test_updates_are_those_of_the_papers_summed_losses():
     config = from_values(VTraceConfig, numbers)
     options = from_values(OptimizerConfig, {**numbers, "optimizer": given["optimizer"]})
     optimizer, _ = create_optimizer(count, options)
-    ours = Tables(config, logits, values)
+    distribution = categorical_distribution(ACTIONS, tf.int32)
+    ours = VTrace(config, context(lambda: TableAgent(logits, values), distribution))
     step = TrainingStep(ours, optimizer, tf.distribute.get_strategy(), options.clip_norm)
-    iterator = iter(tf.data.Dataset.from_tensor_slices((tuple(batches[0]), tuple(batches[1]))))
+    unrolls = Unroll((), batches[1].action, *batches)
+    iterator = iter(tf.data.Dataset.from_tensor_slices(unrolls))
 
     weights = [logits.astype(np.float64), values.astype(np.float64)]
     squares = [np.zeros_like(weight) for weight in weights]
@@ -171,9 +138,8 @@ def test_updates_are_those_of_the_papers_summed_losses():
             square += (1 - DECAY) * gradient**2
             rate = LEARNING_RATE * (1 - i / count)
             weight -= rate * gradient / np.sqrt(square + EPSILON)
-        for actual, expected, start in zip(
-            (ours.network.logits, ours.network.values), weights, (logits, values), strict=True
-        ):
+        trained = ours.network.policy_logits, ours.network.baseline
+        for actual, expected, start in zip(trained, weights, (logits, values), strict=True):
             moved = np.abs(expected - start).max()
             assert moved > 1e-3
             np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=2e-3 * moved)

@@ -18,34 +18,17 @@ from seed_rl.common.learner import variables
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
 from tests.helpers.contexts import context
-from tests.helpers.network_inputs import TableAgent
+from tests.helpers.network_inputs import random_batch
 from tests.helpers.system_helpers import train_to_end
 
 SHAPE = (4, 5)
 DISTRIBUTION = categorical_distribution(3, tf.int32)
 
 
-def table_agent():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(*SHAPE, 3)).astype(np.float32)
-    return TableAgent(logits, rng.normal(size=SHAPE).astype(np.float32))
-
-
-def batch():
-    rng = np.random.default_rng(1)
-    false = np.zeros(SHAPE, np.bool_)
-    reward = rng.normal(size=SHAPE).astype(np.float32)
-    env_outputs = EnvOutput(reward, false, np.zeros(SHAPE), false, np.zeros(SHAPE, np.int32))
-    actions = rng.integers(0, 3, SHAPE).astype(np.int32)
-    behaviour = AgentOutput(actions, rng.normal(size=(*SHAPE, 3)).astype(np.float32), reward)
-    unroll = Unroll((), actions, env_outputs, behaviour)
-    return tf.nest.map_structure(tf.constant, unroll)
-
-
 def test_an_adjusted_entropy_cost_does_not_clip_the_network():
     """Guards the network's step size: a large cost has a gradient thousands of times larger."""
     config = VTraceConfig(target_entropy=0.2)
-    algorithm = VTrace(config, context(table_agent, DISTRIBUTION, num_envs=5))
+    algorithm = VTrace(config, context(lambda: random_batch(0)[0], DISTRIBUTION))
     (multiplier,) = variables.trainable_variables(algorithm.checkpointables()["entropy_cost"])
     (apart,) = algorithm.clipped_apart()
     assert apart is multiplier
@@ -72,15 +55,15 @@ def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions(
     algorithm = VTrace(config, context(MaskedAgent, DISTRIBUTION, num_envs=5))
     body = np.random.default_rng(2).normal(size=(*SHAPE, 2)).astype(np.float32)
     allowed = np.ones((*SHAPE, 3), np.float32)
-    whole = batch()
+    _, env_outputs, behaviour = random_batch(1, num_steps=3, p_done=0.0)
     # Environment 2 has other actions to choose from than the others have.
     forbidden = np.where(np.arange(SHAPE[1]) == 2, 0, 1)
     np.put_along_axis(allowed, np.broadcast_to(forbidden, SHAPE)[..., None], 0.0, axis=-1)
     actions = np.full(SHAPE, 2, np.int32)
-    logits = np.where(allowed > 0, whole.agent_outputs.policy_logits, -np.inf)
+    logits = np.where(allowed > 0, behaviour.policy_logits, -np.inf)
     body[1, 2] = np.nan
-    env_outputs = whole.env_outputs._replace(observation={"body": body, "allowed": allowed})
-    outputs = whole.agent_outputs._replace(action=actions, policy_logits=logits)
+    env_outputs = env_outputs._replace(observation={"body": body, "allowed": allowed})
+    outputs = behaviour._replace(action=actions, policy_logits=logits)
     stored = tf.nest.map_structure(
         tf.constant, StoredUnrolls(np.arange(5), (), Step(actions, env_outputs, outputs))
     )

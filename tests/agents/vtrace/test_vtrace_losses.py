@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.integrate import trapezoid
+from scipy.special import log_softmax
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
@@ -33,10 +34,6 @@ def compute(config, agent, env_outputs, behaviour, replay_ratio=0):
         losses.create_entropy_cost(config),
         replay_ratio=replay_ratio,
     )
-
-
-def log_softmax(x):
-    return x - np.log(np.exp(x).sum())
 
 
 def numpy_loss(config, agent, env, behaviour, replay_ratio=0):

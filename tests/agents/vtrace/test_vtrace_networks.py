@@ -63,10 +63,6 @@ AGENTS = {
 }
 
 
-def at(nest, t):
-    return tf.nest.map_structure(lambda x: x[t], nest)
-
-
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_unroll_equals_its_steps(name):
     tf.random.set_seed(0)
@@ -108,7 +104,7 @@ def test_every_variable_is_trained(name):
 def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
     agent = conv_agent(lstm_sizes=(16,))
     _, env_outputs = random_steps(IMAGE, 1, 2)
-    env_output = at(env_outputs, 0)
+    env_output = tf.nest.map_structure(lambda t: t[0], env_outputs)
 
     def baseline(action, reward):
         step = env_output._replace(reward=tf.constant([reward, reward]))

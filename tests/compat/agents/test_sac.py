@@ -45,7 +45,6 @@ def values(specs, n, seed=0):
     return tf.nest.map_structure(value, specs)
 
 
-@pytest.mark.parametrize("wrap", [lambda fn: fn, tf.function], ids=["eager", "graph"])
 def test_hindsight_experience_replay(wrap):
     """Guards the public class: environment-major windows in, relabelled parts out."""
     seen = []

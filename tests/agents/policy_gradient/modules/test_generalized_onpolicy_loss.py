@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import log_softmax
 
 from seed_rl.agents.policy_gradient.modules import policy_losses
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
@@ -37,10 +38,6 @@ def make_loss(agent, discount=0.9, policy_loss=None, reward_normalizer=None, **o
 def arguments(env_outputs, behaviour):
     env_outputs, behaviour = tf.nest.map_structure(tf.constant, (env_outputs, behaviour))
     return (), behaviour.action, env_outputs, behaviour
-
-
-def log_softmax(x):
-    return x - np.log(np.exp(x).sum())
 
 
 def numpy_loss(agent, env, acted, discount, scale=1.0, clip=None, huber=None, eps=None, **options):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import softmax
 
 from seed_rl.agents.policy_gradient.modules.logging_module import LoggingTape
 from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
@@ -18,13 +19,8 @@ def logits():
     return [rng.normal(size=(4, 2, 3)).astype(np.float32) for _ in range(2)]
 
 
-def probabilities(logits):
-    exps = np.exp(logits)
-    return exps / exps.sum(-1, keepdims=True)
-
-
 def closed_forms(pi_logits, mu_logits):
-    pi, mu = probabilities(pi_logits), probabilities(mu_logits)
+    pi, mu = softmax(pi_logits, -1), softmax(mu_logits, -1)
     uniform = np.full_like(pi, 1 / 3)
     return {
         "kl_pi_mu": np.sum(pi * np.log(pi / mu), -1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import os
 import pathlib
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from seed_rl.launch import ports
-from tests.helpers import REPOSITORY
+from tests.helpers import REPOSITORY, system_helpers
 from tests.helpers.forks import Forks
 
 # Before anything imports TensorFlow; child processes inherit it.
@@ -110,3 +111,11 @@ def forks() -> Iterator[Forks]:
     """Runs Python programs in forks of a process that has imported TensorFlow."""
     with Forks() as forks:
         yield forks
+
+
+@pytest.fixture
+def train_to_end(
+    forks: Forks, tmp_path: pathlib.Path, socket_address: str
+) -> Callable[..., pathlib.Path]:
+    """`system_helpers.train_to_end` from the module on, in a folder of the test."""
+    return functools.partial(system_helpers.train_to_end, forks, tmp_path, socket_address)

@@ -26,7 +26,7 @@ from seed_rl.common.learner import playing
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
 from tests.helpers import run_python
-from tests.helpers.system_helpers import site, train_to_end
+from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
 imageio = pytest.importorskip("imageio.v2")
@@ -66,13 +66,13 @@ def test_the_summary_of_returns():
 
 
 @pytest.mark.slow
-def test_cartpole_from_training_to_video(forks, tmp_path, socket_address):
+def test_cartpole_from_training_to_video(train_to_end, tmp_path, socket_address):
     """Guards the options beside a run, weights from a checkpoint and from the exported model.
 
     And the process that films, which TensorFlow would crash on machines without a GPU.
     """
     logdir = train_to_end(
-        *(forks, tmp_path, socket_address, "seed_rl.gym.vtrace_main", 400),
+        *("seed_rl.gym.vtrace_main", 400),
         '--env_kwargs={"sutton_barto_reward": true}',
         "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
         "--mlp_sizes=7,5",  # Not the default, to see that it is kept.

@@ -11,28 +11,19 @@ from tests.helpers.events import read_arrays
 SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
 
 
+NIGHTLY = [
+    ("r2d2", {"env_kwargs": '{"place": "observation"}', **SIZES}),
+    ("ppo", {"env_kwargs": '{"choices": [2, 3], "place": "observation"}', "batch_size": 4}),
+    ("pqn", {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128}),
+    ("sac", {"replay_ratio": 64, **SIZES}),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, arguments",
-    [
-        ("vtrace", {"env_kwargs": '{"choices": [2, 3]}'}),
-        pytest.param(
-            "r2d2",
-            {"env_kwargs": '{"place": "observation"}', **SIZES},
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            "ppo",
-            {"env_kwargs": '{"choices": [2, 3], "place": "observation"}', "batch_size": 4},
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            "pqn",
-            {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128},
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param("sac", {"replay_ratio": 64, **SIZES}, marks=pytest.mark.nightly),
-    ],
+    [("vtrace", {"env_kwargs": '{"choices": [2, 3]}'})]
+    + [pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY],
 )
 def test_no_forbidden_action_is_taken(name, arguments, tmp_path):
     """In training, exploration and evaluation; and successes are in every report."""

@@ -13,7 +13,6 @@ from seed_rl.agents.policy_gradient.config import MinibatchSettings
 from seed_rl.mujoco import toy_env
 from tests.helpers import errors
 from tests.helpers.on_policy_runs import make_job
-from tests.helpers.system_helpers import train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -84,15 +83,11 @@ def test_a_loaded_policy_names_the_cues(trained):
     assert list(actions) == [0, 1, 2]
 
 
-def test_a_run_is_played_as_it_was_trained(forks, tmp_path, socket_address):
+def test_a_run_is_played_as_it_was_trained(forks, tmp_path, train_to_end):
     """From another directory, with the gin config and bindings that its record names."""
     layers = "ContinuousControlAgent.num_units_policy = 20"
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        "seed_rl.mujoco.ppo_main",
-        10_240,
+        *("seed_rl.mujoco.ppo_main", 10_240),
         *("--env_name=Toy-v0", f"--gin_bindings={FASTER}", f"--gin_bindings={layers}"),
         *("--unroll_length=32", "--batches_per_step=2", "--epochs_per_step=5"),
         *("--num_eval_envs=2", "--jit=false"),

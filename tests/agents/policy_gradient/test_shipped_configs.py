@@ -12,7 +12,6 @@ from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.mujoco import toy_env
 from tests.helpers.events import read_scalars
 from tests.helpers.on_policy_runs import make_job
-from tests.helpers.system_helpers import train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -105,16 +104,12 @@ def test_the_cue_is_remembered(tmp_path):
     assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
-def test_atari_with_an_lstm(forks, tmp_path, socket_address):
+def test_atari_with_an_lstm(train_to_end):
     """The real programs: convolutions, frame stacks, a recurrent state; no step is skipped."""
     pytest.importorskip("ale_py")
     binding = "ppo.epsilon = 0.125"
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        "seed_rl.atari.ppo_main",
-        8 * 128 * 4 * 2,
+        *("seed_rl.atari.ppo_main", 8 * 128 * 4 * 2),
         *("--game=Pong", f"--gin_bindings={binding}", "--log_period_secs=0.1"),
         *("--lstm_sizes=32", "--batch_mode=shuffle", "--batches_per_step=4", "--gamma=0.875"),
     )

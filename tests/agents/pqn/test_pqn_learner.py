@@ -29,7 +29,6 @@ from seed_rl.mujoco import toy_env
 from tests.helpers.contexts import context
 from tests.helpers.events import read_scalars
 from tests.helpers.network_inputs import assert_unroll_equals_steps, random_steps
-from tests.helpers.system_helpers import train_to_end
 
 VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
 MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
@@ -255,15 +254,11 @@ def test_cart_pole(tmp_path):
 
 
 @pytest.mark.nightly
-def test_atari(forks, tmp_path, socket_address):
+def test_atari(train_to_end):
     """The real programs: convolutions, frame stacks, the sizes of the preset."""
     pytest.importorskip("ale_py")
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        "seed_rl.atari.pqn_main",
-        1024 * 4 * 3,
+        *("seed_rl.atari.pqn_main", 1024 * 4 * 3),
         *("--game=Pong", "--log_period_secs=0.1", "--exploration_fraction=0.5"),
     )
     record = run_record.read(logdir)

@@ -23,7 +23,6 @@ from seed_rl.mujoco.toy_env import BitFlippingEnv
 from seed_rl.testing.envs import TimeLimitEnv
 from tests.helpers.contexts import context
 from tests.helpers.in_process import Run, values
-from tests.helpers.system_helpers import train_to_end
 from tests.helpers.waiting import wait_until
 
 UNIFORM = ReplayConfig(
@@ -290,14 +289,10 @@ def test_what_cannot_be_trained_is_refused(arguments, message):
 
 
 @pytest.mark.slow
-def test_the_program_trains(forks, tmp_path, socket_address):
+def test_the_program_trains(train_to_end):
     """Guards the flags and the processes, from environments to returns."""
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        "seed_rl.gym.sac_main",
-        2_000,
+        *("seed_rl.gym.sac_main", 2_000),
         "--replay_buffer_min_size=500",
         "--replay_ratio=16",
         "--batch_size=64",

@@ -19,7 +19,6 @@ from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
 from tests.helpers.contexts import context
 from tests.helpers.network_inputs import random_batch
-from tests.helpers.system_helpers import train_to_end
 
 SHAPE = (4, 5)
 DISTRIBUTION = categorical_distribution(3, tf.int32)
@@ -155,14 +154,10 @@ def test_a_replay_that_cannot_work_is_refused(algorithm, ratio, message):
 
 
 @pytest.mark.slow
-def test_a_program_with_a_replay_trains_and_saves_it(forks, tmp_path, socket_address):
+def test_a_program_with_a_replay_trains_and_saves_it(train_to_end):
     """Guards flags, recurrent states on their way, the count of frames, and the checkpoint."""
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        "seed_rl.gym.vtrace_main",
-        4_000,
+        *("seed_rl.gym.vtrace_main", 4_000),
         "--replay_ratio=3",
         "--trust_region=0.1",
         "--batch_size=4",

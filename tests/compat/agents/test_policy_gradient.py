@@ -26,7 +26,6 @@ from seed_rl.compat.agents.policy_gradient import job
 from seed_rl.mujoco import ppo_main, ppo_parts
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.events import read_arrays
-from tests.helpers.system_helpers import train_to_end
 
 PARTS = """
 GeneralizedOnPolicyLoss.policy_loss = @ppo()
@@ -49,16 +48,12 @@ def unconfigured():
 
 
 @pytest.mark.slow
-def test_learner_and_actors_of_a_program(forks, tmp_path, socket_address):
+def test_learner_and_actors_of_a_program(train_to_end, tmp_path):
     """Guards imports, flags, gin, `learner_loop` and its arguments: the program learns."""
     config = tmp_path / "parts.gin"
     config.write_text(f"{PARTS}create_optimizer.optimizer_fn = @tf.keras.optimizers.Adam\n")
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        str(PROGRAMS / "existing_ppo.py"),
-        12800,
+        *(str(PROGRAMS / "existing_ppo.py"), 12800),
         *("--env_batch_size=4", "--goals=3"),
         *(f"--gin_config={config}", "--gin_bindings=GAE.lambda_=0.5"),
         *("--step_size_transitions=128", "--batch_size_transitions=32"),

@@ -17,23 +17,18 @@ from seed_rl.common.run_files import saved_flags
 from seed_rl.common.types import EnvOutput
 from seed_rl.compat.agents import vtrace
 from tests.helpers import PROGRAMS
-from tests.helpers.system_helpers import train_to_end
 
 PROGRAM = str(PROGRAMS / "existing_main.py")
 
 
 @pytest.mark.slow
-def test_learner_and_actors(forks, tmp_path, socket_address):
+def test_learner_and_actors(train_to_end):
     """Guards the whole of what existing programs use: imports, flags, loops, agent, optimizer.
 
     The agent is called with a pair; all of ours have the other form.
     """
     logdir = train_to_end(
-        forks,
-        tmp_path,
-        socket_address,
-        PROGRAM,
-        500,
+        *(PROGRAM, 500),
         *("--num_envs=4", "--env_batch_size=2", "--batch_size=2"),
         actors=2,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -110,8 +109,3 @@ def run(arguments: Sequence[str], names: dict[str, str]) -> str:
     if done.returncode:
         raise UserError(explain(done.stderr, names))
     return done.stdout
-
-
-def command_line(arguments: Sequence[str]) -> str:
-    """The command for a shell."""
-    return shlex.join(["gcloud", *arguments])

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,9 +19,8 @@ from collections.abc import Mapping, Sequence
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installing anything.
 
-from gcp import command_line, flags, gcloud, job, machines, prices  # noqa: E402
+from gcp import command_line, gcloud, job, machines, prices  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
-from gcp.machines import Shape  # noqa: E402
 from seed_rl.common.errors import UserError, exits  # noqa: E402
 from seed_rl.common.system import flag_files  # noqa: E402
 from seed_rl.launch import arguments as run_arguments  # noqa: E402
@@ -67,21 +67,6 @@ class Request:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Arguments:
-    """The run's own arguments.
-
-    Attributes:
-      positional: GAME AGENT ACTORS [ENVS_PER_ACTOR].
-      flags: of the program, without the logdir.
-      logdir: if given.
-    """
-
-    positional: list[str]
-    flags: list[str]
-    logdir: str | None
-
-
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
     """What a command line asks for.
 
@@ -98,7 +83,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
     registry = given.registry or f"{given.region}-docker.pkg.dev/{given.project}/seed-rl"
     registry = registry.rstrip("/")
     return Request(
-        plan=_plan(given, _run_arguments(given, rest), bucket, registry),
+        plan=_plan(given, rest, bucket, registry),
         project=given.project,
         region=given.region,
         bucket=bucket,
@@ -121,44 +106,40 @@ def _check_spot(given: argparse.Namespace) -> None:
         raise UserError("--study: trials are single jobs; use --spot=all or --spot=none.")
 
 
-def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments:
-    """Divides the run's arguments; --actors and --envs_per_actor replace positional ones."""
-    positional = [a for a in rest if not a.startswith("--")]
-    # The user's own program may have no AGENT.
-    actors = next((i for i, a in enumerate(positional) if i and a.isdecimal()), 2)
-    for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
-        if value is not None:
-            positional[place:] = [str(value), *positional[place + 1 :]]
-    given_flags = flag_files.expanded([a for a in rest if a.startswith("--")])
-    known = [flag for flag, _ in given_flags]
-    logdirs = [f.partition("=")[2] for f in known if flags.is_logdir(f)]
-    others = [f for f in known if not flags.is_logdir(f)]
-    return _Arguments(positional, others, logdirs[-1] if logdirs else None)
-
-
-def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registry: str) -> Plan:
-    """The run on its machines."""
-    options = run_arguments.parse([*arguments.positional, *arguments.flags])
-    name = flags.safe_name(
-        given.name or flags.default_name(options.game, options.agent, arguments.flags)
-    )
-    logdir = f"gs://{bucket}/runs/{name}" if arguments.logdir is None else arguments.logdir
+def _plan(given: argparse.Namespace, rest: Sequence[str], bucket: str, registry: str) -> Plan:
+    """The run on its machines, from its own arguments and the options beside them."""
+    positional = _positional(given, rest)
+    all_flags = [f for f, _ in flag_files.expanded([a for a in rest if a.startswith("--")])]
+    flags = [f for f in all_flags if _name(f) not in ("logdir", "job-dir")]
+    logdirs = [f.partition("=")[2] for f in all_flags if f not in flags]
+    options = run_arguments.parse([*positional, *flags])
+    name = given.name or _default_name(options.game, options.agent, flags)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100]  # Valid for jobs and folders.
+    logdir = logdirs[-1] if logdirs else f"gs://{bucket}/runs/{name}"
     if options.learners > 1 or given.nfs:
-        _check_several(given, arguments, options.learners)
+        _check_several(given, flags, options.learners, bool(logdirs))
         logdir = f"{job.MOUNTED}/{name}"
     elif not logdir.startswith("gs://"):
         raise UserError(f"--logdir={logdir}: machines are temporary; use gs://BUCKET/...")
-    learner = _learner_machine(given, arguments.flags, options.learners)
-    learner_image, actor_image = _images(given, options.game, registry, learner)
+    learner = machines.shape(
+        given.learner_machine, given.learner_accelerator, given.learner_accelerators
+    )
+    machines.check_devices(flags, learner.accelerators, options.learners)
+    if machines.shape(given.actor_machine).accelerators:
+        raise UserError(
+            f"--actor_machine={given.actor_machine} has accelerators, which actors do not use."
+        )
+    family = options.game if options.game in _FAMILIES else "base"
+    gpu = "-gpu" if learner.accelerators else ""
     secret = given.token_secret
     return Plan(
         name=name,
-        arguments=(*arguments.positional, *arguments.flags, f"--logdir={logdir}"),
+        arguments=(*positional, *flags, f"--logdir={logdir}"),
         logdir=logdir,
         learner=learner,
-        learner_image=learner_image,
-        actor_machine=_actor_machine(given),
-        actor_image=actor_image,
+        learner_image=given.learner_image or f"{registry}/seed-rl-{family}:{given.tag}{gpu}",
+        actor_machine=given.actor_machine,
+        actor_image=given.actor_image or f"{registry}/seed-rl-{family}-actor:{given.tag}",
         actors=options.actors,
         actors_per_machine=given.actors_per_machine or machines.cores(given.actor_machine),
         evaluators=given.evaluators,
@@ -173,7 +154,32 @@ def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registr
     )
 
 
-def _check_several(given: argparse.Namespace, arguments: _Arguments, learners: int) -> None:
+def _positional(given: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """GAME AGENT ACTORS [ENVS_PER_ACTOR]; --actors and --envs_per_actor replace the last two."""
+    positional = [a for a in rest if not a.startswith("--")]
+    # The user's own program may have no AGENT.
+    actors = next((i for i, a in enumerate(positional) if i and a.isdecimal()), 2)
+    for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
+        if value is not None:
+            positional[place:] = [str(value), *positional[place + 1 :]]
+    return positional
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").partition("=")[0]
+
+
+def _default_name(game: str, agent: str, flags: Sequence[str]) -> str:
+    """GAME-AGENT-ENVIRONMENT, as far as the command line names them."""
+    given = {_name(flag): flag.partition("=")[2] for flag in flags}
+    environment = given.get("game") or given.get("env_name") or given.get("env") or ""
+    program = pathlib.Path(game).stem if game.endswith(".py") else game
+    return "-".join(part for part in (program, agent, environment) if part)
+
+
+def _check_several(
+    given: argparse.Namespace, flags: Sequence[str], learners: int, has_logdir: bool
+) -> None:
     """Checks what several learners need.
 
     Raises:
@@ -186,7 +192,7 @@ def _check_several(given: argparse.Namespace, arguments: _Arguments, learners: i
             f"--learners={learners} cannot be combined with --study or --spot=actors: all of the "
             "run must be one job."
         )
-    if arguments.logdir is not None or not given.nfs or not given.network:
+    if has_logdir or not given.nfs or not given.network:
         raise UserError(
             f"{learners} learners need a directory that all of them see, which a bucket is not: "
             "give a share of your network (Filestore) with --nfs=IP:/PATH and --network. The run's "
@@ -194,37 +200,11 @@ def _check_several(given: argparse.Namespace, arguments: _Arguments, learners: i
         )
     if not re.fullmatch(r"[0-9.]+:/\S*", given.nfs):
         raise UserError(f"--nfs={given.nfs}: write IP:/PATH, such as 10.0.0.2:/runs.")
-    if not any(f.lstrip("-").partition("=")[0] == "insecure" for f in arguments.flags):
+    if "insecure" not in map(_name, flags):
         raise UserError(
             f"{learners} learners exchange gradients without token or encryption: if only machines "
             "that you trust are in --network, add --insecure."
         )
-
-
-def _learner_machine(given: argparse.Namespace, program_flags: list[str], learners: int) -> Shape:
-    learner = machines.shape(
-        given.learner_machine, given.learner_accelerator, given.learner_accelerators
-    )
-    machines.check_devices(program_flags, learner.accelerators, learners)
-    return learner
-
-
-def _actor_machine(given: argparse.Namespace) -> str:
-    if machines.shape(given.actor_machine).accelerators:
-        raise UserError(
-            f"--actor_machine={given.actor_machine} has accelerators, which actors do not use."
-        )
-    return given.actor_machine
-
-
-def _images(given: argparse.Namespace, game: str, registry: str, learner: Shape) -> tuple[str, str]:
-    """Of the learner and of the actors."""
-    family = game if game in _FAMILIES else "base"
-    gpu = "-gpu" if learner.accelerators else ""
-    return (
-        given.learner_image or f"{registry}/seed-rl-{family}:{given.tag}{gpu}",
-        given.actor_image or f"{registry}/seed-rl-{family}-actor:{given.tag}",
-    )
 
 
 def check_flags(request: Request, environment: Mapping[str, str]) -> None:
@@ -313,7 +293,7 @@ def dry_run(request: Request) -> str:
     """All that would be submitted, as YAML, and in comments what it costs."""
     parts = []
     for arguments, spec in commands(request):
-        line = gcloud.command_line([*arguments, "--config=JOB.yaml"])
+        line = shlex.join(["gcloud", *arguments, "--config=JOB.yaml"])
         parts.append(f"# {line}\n# JOB.yaml:\n{job.to_yaml(spec)}")
     return "---\n".join(parts) + textwrap.indent(price(request), "# ") + "\n"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -143,7 +142,7 @@ class PatientPanel(Generic[S]):
             sys.stdout.flush()
         except OSError:
             # Otherwise Python flushes again on exit, and fails with an exit code of its own.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            terminal.drop_output()
 
     def show(self, status: S) -> None:
         self._try(self._panel.show, status)

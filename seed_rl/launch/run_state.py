@@ -12,7 +12,6 @@ import shlex
 import shutil
 import sys
 import time
-from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
@@ -26,13 +25,17 @@ _PROBE_BYTES = 16384  # Enough to need new blocks even if tiny files still fit.
 
 
 class RunState:
-    """A run in `logdir`, from which an earlier run's progress file has been removed."""
+    """A run in `logdir`, from which an earlier run's progress file has been removed.
+
+    Attributes:
+      resumes_from: environment frames of the newest checkpoint at the start of the run, if any.
+    """
 
     def __init__(self, logdir: pathlib.Path):
         self._logdir = logdir
         self._started = time.time()
         self._progress: Progress | None = None
-        self._saved_before = self.saved_frames()
+        self.resumes_from = self.saved_frames()
         self._probed = time.monotonic()
         self._problem: str | None = None
 
@@ -40,11 +43,6 @@ class RunState:
     def phase(self) -> str:
         """The learner's phase; "starting" before its first report."""
         return self._progress.phase if self._progress else "starting"
-
-    @property
-    def resumes_from(self) -> int | None:
-        """Environment frames of the newest checkpoint at the start of the run, if any."""
-        return self._saved_before
 
     def saved_frames(self) -> int | None:
         """Environment frames of the newest checkpoint; None if there is none."""
@@ -62,7 +60,7 @@ class RunState:
     def restart(self) -> None:
         """Forgets the reports of learners that are started again."""
         progress_lib.forget(self._logdir)
-        self._progress, self._saved_before = None, self.saved_frames()
+        self._progress, self.resumes_from = None, self.saved_frames()
         self._started = time.time()
 
     def problem(self) -> str | None:
@@ -99,41 +97,28 @@ class RunState:
 
     def ending(self) -> str:
         """Message: training has ended, why if a callback ended it, and what to do next."""
+        from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
+
         report = self._progress
+        record = {}
+        with contextlib.suppress(UserError):
+            record = run_record.read(self._logdir)
         program = pathlib.Path(sys.executable).with_name("seed-rl")
         module = [sys.executable, "-m", "seed_rl.command"]  # Some images lack the command.
         command = [os.path.relpath(program)] if program.exists() else module
         if os.path.realpath(shutil.which("seed-rl") or "") == os.path.realpath(program):
             command = ["seed-rl"]
         logdir = os.path.relpath(self._logdir)
-        playing = [logdir, *(["--trust"] if self._runs_foreign_code() else [])]
+        playing = [logdir, *(["--trust"] if foreign_code.find(record) else [])]
         video = "--video=agent.mp4"
         following = [["evaluate", *playing], ["play", *playing, video], ["plot", logdir]]
-        if self._record().get(run_record.PROGRAM, "").startswith("seed_rl.external."):
+        if record.get(run_record.PROGRAM, "").startswith("seed_rl.external."):
             following = [["serve", logdir], ["plot", logdir]]  # Only clients have the environments.
-        elif self._has_environment_of_caller():
+        elif record.get("env_name") == foreign_code.OF_THE_CALLER:  # Only it can create them.
             following = [["plot", logdir]]
         lines = [shlex.join([*command, *arguments]) for arguments in following]
         why = f": {report.reason}" if report and report.reason else ""
         return "\n  ".join([f"training has ended{why}. Next:", *lines])
-
-    def _has_environment_of_caller(self) -> bool:
-        """Whether only the Python program that trains here can create the environment."""
-        from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
-
-        return self._record().get("env_name") == foreign_code.OF_THE_CALLER
-
-    def _runs_foreign_code(self) -> bool:
-        """Whether playing the run asks for `--trust`."""
-        from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
-
-        return bool(foreign_code.find(self._record()))
-
-    def _record(self) -> dict[str, Any]:
-        """The options of the run; empty if they cannot be read."""
-        with contextlib.suppress(UserError):
-            return run_record.read(self._logdir)
-        return {}
 
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""

@@ -50,26 +50,16 @@ for argument in "$@"; do
       usage
       exit
       ;;
-    --learner_image=*) learner_image="$value" ;;
-    --actor_image=*) actor_image="$value" ;;
-    --tensorboard_image=*) tensorboard_image="$value" ;;
-    --run=*) run="$value" ;;
-    --namespace=*) namespace="$value" ;;
-    --with=*) with="$value" ;;
-    --gpus=*) gpus="$value" ;;
+    --run=* | --namespace=* | --with=* | --gpus=* | --cpus=* | --memory=* | --actor_cpus=* | \
+      --actor_memory=* | --learner_image=* | --actor_image=* | --tensorboard_image=* | --queue=* | \
+      --storage=* | --storage_class=* | --learners=*)
+      name="${argument%%=*}"
+      printf -v "${name#--}" %s "$value" ;;
     --tpu=*:*) flags+=("$argument") ;; # The program's: an address.
     --tpu=*/*) tpu="$value" ;;
-    --cpus=*) cpus="$value" ;;
-    --memory=*) memory="$value" ;;
-    --actor_cpus=*) actor_cpus="$value" ;;
-    --actor_memory=*) actor_memory="$value" ;;
     --selector=*) selectors+=("$value") ;;
     --engine=jobset | --engine=plain) engine="$value" ;; # Others are football's.
-    --queue=*) queue="$value" ;;
-    --storage=*) storage="$value" ;;
-    --storage_class=*) storage_class="$value" ;;
     --insecure) insecure=true ;;
-    --learners=*) learners="$value" ;;
     --dry_run) dry_run=true ;;
     --logdir=* | --job-dir=*) fail "$argument: the run is on a volume; name it with --run=NAME." ;;
     --tensorboard_port=*) fail "$argument is for ./run_local.sh alone: leave it out here." ;;

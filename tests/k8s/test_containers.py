@@ -41,6 +41,13 @@ def secrets(tmp_path_factory):
     return documents(done.stdout)
 
 
+def submitted(*arguments):
+    """The manifests that submit.sh would apply."""
+    done = script("submit.sh", *IMAGES, "--dry_run", *arguments)
+    assert done.returncode == 0, done.stderr
+    return documents(done.stdout)
+
+
 def of_case(case, secrets):
     return [*documents(render(case)), *secrets]
 
@@ -125,9 +132,7 @@ def test_tensorboard_reads_the_volume(secrets, tmp_path):
 def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, free_port):
     """The processes of the pods that submit.sh asks for, here, with token and TLS."""
     task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=10000")
-    done = script("submit.sh", *IMAGES, "--engine=plain", "--run=pole", "--dry_run", *task)
-    assert done.returncode == 0, done.stderr
-    manifests = [*documents(done.stdout), *secrets]
+    manifests = [*submitted("--engine=plain", "--run=pole", *task), *secrets]
     started = []
 
     def start(name, index=0, sidecar=False):
@@ -181,9 +186,8 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
     (tmp_path / "inner").write_text("--seed=3")
     (tmp_path / "outer").write_text(f"# A comment\n\n  --batch_size=7\n--flagfile={tmp_path}/inner")
     task = ("atari", "r2d2", "8", "--flagfile=seed_rl/atari/r2d2_paper.flags", "--game=Pong")
-    done = script("submit.sh", *IMAGES, "--dry_run", *task, f"--flagfile={tmp_path}/outer")
-    assert done.returncode == 0, done.stderr
-    (flags,) = [d for d in documents(done.stdout) if d["metadata"]["name"] == "flags"]
+    manifests = submitted(*task, f"--flagfile={tmp_path}/outer")
+    (flags,) = [d for d in manifests if d["metadata"]["name"] == "flags"]
     lines = flags["data"]["flags"].split()
     shipped = (K8S.parent / "seed_rl/atari/r2d2_paper.flags").read_text().splitlines()
     assert lines == [
@@ -237,31 +241,23 @@ def test_submit_wants_images():
 
 def test_submit_digests_queue_and_storage():
     digest = "sha256:" + "0" * 64
-    done = script(
-        "submit.sh",
+    manifests = submitted(
         *("--learner_image=here:5000/a", f"--actor_image=b/c@{digest}", "--queue=research"),
-        *("--storage=1Ti", "--storage_class=fast", "--namespace=mine", "--dry_run"),
-        *("gym", "vtrace", "3"),
+        *("--storage=1Ti", "--storage_class=fast", "--namespace=mine", "gym", "vtrace", "3"),
     )
-    assert done.returncode == 0, done.stderr
-    found = {document["kind"]: document for document in documents(done.stdout)}
+    found = {document["kind"]: document for document in manifests}
     jobset = found["JobSet"]
     assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
     assert {document["metadata"]["namespace"] for document in found.values()} == {"mine"}
     assert found["PersistentVolumeClaim"]["spec"]["storageClassName"] == "fast"
     assert found["PersistentVolumeClaim"]["spec"]["resources"]["requests"]["storage"] == "1Ti"
-    images = [
-        job["template"]["spec"]["template"]["spec"]["containers"][0]["image"]
-        for job in jobset["spec"]["replicatedJobs"]
-    ]
+    images = [pod["containers"][0]["image"] for pod in pods(jobset).values()]
     assert images == ["here:5000/a:latest", f"b/c@{digest}"]
 
 
 def pods_of(*options):
     """The manifests of a run, and its learner's and its actors' pods."""
-    done = script("submit.sh", *IMAGES, *options, "--dry_run", "gym", "vtrace", "3")
-    assert done.returncode == 0, done.stderr
-    rendered = documents(done.stdout)
+    rendered = submitted(*options, "gym", "vtrace", "3")
     assert [p for document in rendered for p in problems(document)] == []
     (jobset,) = [document for document in rendered if document["kind"] == "JobSet"]
     return rendered, *pods(jobset).values()
@@ -343,7 +339,7 @@ def test_no_cluster(name, tmp_path, free_port):
     assert "The context is here." in done.stderr
 
 
-def submitted(tmp_path, answers, *options):
+def answered(tmp_path, answers, *options):
     """`submit.sh` with a cluster that answers so, a `case` of sh, and kubectl's command lines."""
     log = tmp_path / "log"
     stand_in(
@@ -363,7 +359,7 @@ def submitted(tmp_path, answers, *options):
 
 def test_a_namespace_that_holds_a_run(tmp_path):
     """Guards the ConfigMaps of a run, which its next pods would read."""
-    done, log = submitted(
+    done, log = answered(
         tmp_path,
         """
         *"get jobset"*) echo "error: the server has no resource type jobset" >&2; exit 1 ;;
@@ -382,7 +378,7 @@ def test_a_namespace_that_holds_a_run(tmp_path):
 def test_a_refused_object_stops_all(tmp_path):
     """Guards against a learner that starts, though the script says that nothing was applied."""
     refusal = """*dry-run=server*) echo 'PersistentVolumeClaim "runs" is invalid' >&2; exit 1 ;;"""
-    done, log = submitted(tmp_path, refusal)
+    done, log = answered(tmp_path, refusal)
     assert done.returncode == 2
     assert "--storage_class and --with=tensorboard" in done.stderr
     (applied,) = [line for line in log.splitlines() if " apply " in line]

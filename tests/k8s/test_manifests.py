@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
 from seed_rl.common.errors import LostLearnerError
@@ -20,7 +18,7 @@ def the(kind, case, name=None):
     (found,) = [
         d for d in rendered(case) if d["kind"] == kind and name in (None, d["metadata"]["name"])
     ]
-    return copy.deepcopy(found)
+    return found
 
 
 def jobs(case):

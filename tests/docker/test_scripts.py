@@ -50,6 +50,17 @@ class Docker:
         lines = path.read_text().splitlines() if path.exists() else []
         return [words[1:] for words in map(shlex.split, lines) if words[0] == command]
 
+    def runs(self, *arguments: str, **environment: str) -> list[str]:
+        """The arguments of `docker run` for docker/run.sh, without a GPU unless it says so."""
+        self.has_images()
+        before = len(self.calls("run"))
+        code, messages = self.call(
+            "docker/run.sh", *arguments, **{"SEED_RL_GPU": "false", **environment}
+        )
+        assert code == 0, messages
+        (run,) = self.calls("run")[before:]
+        return run
+
     def has_images(self) -> None:
         """As if all images had been built from this source."""
         script = f"source {self.repository}/docker/lib.sh; source_fingerprint"
@@ -124,11 +135,8 @@ def test_images_of_families(docker):
 
 
 def test_gpus_are_passed(docker):
-    docker.has_images()
     (docker.folder / "info").write_text("map[nvidia:{} runc:{}]\n")
-    code, messages = docker.call("docker/run.sh", *RUN, SEED_RL_GPU="true")
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, SEED_RL_GPU="true")
     assert values(run, "--gpus") == ["all"]
     assert any(word.endswith("-gpu") for word in run)
 
@@ -136,45 +144,34 @@ def test_gpus_are_passed(docker):
 @pytest.mark.parametrize(("visible", "gpus"), [("1", ["all"]), ("-1", []), ("", [])])
 def test_the_callers_choice_of_gpus_holds_in_the_container(docker, visible, gpus):
     """Guards a colleague's GPU. The value is not on the command line, as W&B's key must not be."""
-    docker.has_images()
     (docker.folder / "info").write_text("map[nvidia:{} runc:{}]\n")
     (docker.folder / "nvidia-smi").symlink_to("/bin/true")
     chosen = {"CUDA_VISIBLE_DEVICES": visible, "WANDB_API_KEY": "secret", "MUJOCO_GL": "egl"}
-    code, messages = docker.call("docker/run.sh", *RUN, **chosen)
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, **chosen, SEED_RL_GPU="")
     assert values(run, "--gpus") == gpus
     assert {*chosen} <= set(values(run, "--env"))
     assert "secret" not in " ".join(run)
-    docker.call("docker/run.sh", *RUN, **chosen, SEED_RL_GPU="true")
-    (*_, run) = docker.calls("run")
+    run = docker.runs(*RUN, **chosen, SEED_RL_GPU="true")
     assert ("CUDA_VISIBLE_DEVICES" in values(run, "--env")) == (visible == "1")
 
 
 def test_a_rootless_engine_maps_the_caller_to_root(docker):
-    docker.has_images()
     (docker.folder / "info").write_text("[name=seccomp name=rootless]\n")
-    docker.call("docker/run.sh", *RUN, SEED_RL_GPU="false")
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN)
     assert values(run, "--user") == ["0:0"]
     assert values(run, "--pid") == []
 
 
 def test_starting_over_may_move_the_old_run_aside(docker):
-    docker.has_images()
-    docker.call("docker/run.sh", *RUN, "--logdir=runs/x", "--restart=fresh", SEED_RL_GPU="false")
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, "--logdir=runs/x", "--restart=fresh")
     assert values(run, "--volume") == [f"{docker.work}/runs:{docker.work}/runs"]
 
 
 @pytest.mark.parametrize("flag", ["--logdir", "--job-dir"])
 def test_files_in_the_home_folder(docker, flag):
     """Are in the caller's home, not the container's."""
-    docker.has_images()
-    home = {"HOME": str(docker.folder), "SEED_RL_GPU": "false"}
     (docker.folder / "a.flags").touch()
-    docker.call("docker/run.sh", *RUN, "--flagfile=~/a.flags", f"{flag}=~/pong", **home)
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, "--flagfile=~/a.flags", f"{flag}=~/pong", HOME=str(docker.folder))
     paths = [f"{docker.folder}/{name}" for name in ("a.flags", "pong")]
     assert run[-2:] == [f"--flagfile={paths[0]}", f"{flag}={paths[1]}"]
     assert values(run, "--volume") == [f"{path}:{path}" for path in paths]
@@ -183,13 +180,9 @@ def test_files_in_the_home_folder(docker, flag):
 @pytest.mark.parametrize("flags", [["--expose"], ["--expose=86", "--secrets=~/other"]])
 def test_an_exposed_run_sees_its_secrets(docker, flags):
     """Those of --secrets, in the caller's home folder if it says so, or else of the default."""
-    docker.has_images()
     for folder in ("secrets", "other"):
         (docker.work / folder).mkdir()
-    home = {"HOME": str(docker.work), "SEED_RL_GPU": "false"}
-    code, messages = docker.call("run_local.sh", "--docker", *RUN, *flags, **home)
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, *flags, HOME=str(docker.work))
     place = docker.work / ("secrets" if flags == ["--expose"] else "other")
     runs = docker.work / "runs"
     assert values(run, "--volume") == [f"{runs}:{runs}", f"{place}:{place}:ro"]
@@ -198,12 +191,10 @@ def test_an_exposed_run_sees_its_secrets(docker, flags):
 
 def test_only_what_flags_name_is_shown(docker):
     """A folder without a slash, too; secrets only with --expose, and only if they are there."""
-    docker.has_images()
     for folder in ("secrets", "levels"):
         (docker.work / folder).mkdir()
-    docker.call("docker/run.sh", *RUN, "--level_cache_dir=levels", SEED_RL_GPU="false")
-    docker.call("docker/run.sh", *RUN, "--expose", "--secrets=no", SEED_RL_GPU="false")
-    first, second = docker.calls("run")
+    first = docker.runs(*RUN, "--level_cache_dir=levels")
+    second = docker.runs(*RUN, "--expose", "--secrets=no")
     levels, runs = docker.work / "levels", docker.work / "runs"
     assert values(first, "--volume") == [f"{levels}:{levels}", f"{runs}:{runs}"]
     assert values(second, "--volume") == [f"{runs}:{runs}"]
@@ -211,12 +202,9 @@ def test_only_what_flags_name_is_shown(docker):
 
 def test_a_program_of_ones_own(docker):
     """Gets the working directory, where a checkout must not pass for the image's SEED RL."""
-    docker.has_images()
     (docker.work / "mine.py").touch()
     (docker.work / "seed_rl").mkdir()
-    code, messages = docker.call("docker/run.sh", "mine.py", "1", SEED_RL_GPU="false")
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs("mine.py", "1")
     assert f"{docker.work}:{docker.work}" in values(run, "--volume")
     assert values(run, "--tmpfs") == [f"{docker.work}/seed_rl"]
     assert any(word.startswith("seed-rl-base:") for word in run)
@@ -224,12 +212,9 @@ def test_a_program_of_ones_own(docker):
 
 def test_one_process_of_a_run(docker):
     """An actor gets the small image, and its settings and secrets."""
-    docker.has_images()
     (docker.work / "secrets").mkdir()
     settings = {"SEED_RL_ROLE": "actor", "SEED_RL_INDEX": "3", "SEED_RL_ADDRESS": "learner:8686"}
-    code, messages = docker.call("docker/run.sh", *RUN, SEED_RL_SECRETS="secrets", **settings)
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, SEED_RL_SECRETS="secrets", **settings)
     assert {*settings, "SEED_RL_SECRETS"} <= set(values(run, "--env"))
     assert f"{docker.work}/secrets:{docker.work}/secrets:ro" in values(run, "--volume")
     assert any(word.startswith("seed-rl-atari-actor:") for word in run)
@@ -238,11 +223,7 @@ def test_one_process_of_a_run(docker):
 
 @pytest.mark.parametrize("role", ["learner", "proxy"])
 def test_learner_and_proxy_share_the_folder_of_their_socket(docker, role):
-    docker.has_images()
-    settings = {"SEED_RL_ROLE": role, "SEED_RL_PROXY": "proxy/socket", "SEED_RL_GPU": "false"}
-    code, messages = docker.call("docker/run.sh", *RUN, **settings)
-    assert code == 0, messages
-    (run,) = docker.calls("run")
+    run = docker.runs(*RUN, SEED_RL_ROLE=role, SEED_RL_PROXY="proxy/socket")
     assert f"{docker.work}/proxy:{docker.work}/proxy" in values(run, "--volume")
     assert "SEED_RL_PROXY" in values(run, "--env")
 

@@ -9,7 +9,6 @@ import pytest
 from seed_rl.cluster import flag_check
 from seed_rl.common.errors import UserError
 from seed_rl.gym import env as gym_env
-from seed_rl.mujoco import environment as mujoco_env
 
 TASK = ("gym", "vtrace", "4", "--env=CartPole-v1")
 
@@ -32,7 +31,6 @@ def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
         ("--training_devices=gpu:1,gpu:2,gpu:3", "cannot be divided among 3 training devices"),
         ("--server_address=x:1", "--server_address cannot be set here"),
         ("--learners=2", "2 learners exchange gradients at ports"),
-        ("--learners=4", "SEED_RL_EVALUATORS=2 cannot be divided among 4 learners"),
         ("--num_eval_envs=4", "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS"),
     ],
 )
@@ -43,45 +41,32 @@ def test_mistakes(wrong, message, capsys, monkeypatch):
     assert line.startswith("error: ") and message in line
 
 
-def check_name(family, name):
-    """What the family's programs do with --env_name."""
-    if family == "gym":
-        return gym_env.check_name(gym_env.GymConfig(env_name=name))
-    return mujoco_env.check(mujoco_env.MujocoConfig(env_name=name))
-
-
 @pytest.mark.parametrize(
-    ("family", "name", "message"),
+    ("name", "message"),
     [
-        ("gym", "CartPol-v1", "there is no such environment. Did you mean CartPole-v1?"),
-        ("gym", "CartPole-v7", "--env_name=MODULE:CartPole-v7"),
-        ("gym", "my.maze.Maze", "write my.maze:Maze for your own class"),
-        ("mujoco", "HalfCheeta-v5", "Did you mean HalfCheetah-v5?"),
-        ("mujoco", "Toy-v1", "Did you mean Toy-v0?"),
-        ("mujoco", "HalfCheetah-v3", "Use HalfCheetah-v5."),
+        ("CartPol-v1", "there is no such environment. Did you mean CartPole-v1?"),
+        ("CartPole-v7", "--env_name=MODULE:CartPole-v7"),
+        ("my.maze.Maze", "write my.maze:Maze for your own class"),
     ],
 )
-def test_misspelt_environments(family, name, message):
+def test_misspelt_environments(name, message):
     with pytest.raises(UserError, match=f"^--env_name={name}.*{re.escape(message)}"):
-        check_name(family, name)
+        gym_env.check_name(gym_env.GymConfig(env_name=name))
 
 
 def test_environments_that_need_not_be_known_here():
     """An id without a version is the newest; others may be known on the cluster's machines."""
-    for name in (
-        "CartPole",
-        "MiniGrid-Empty-8x8-v0",
-        "of_the_cluster:CartPol-v1",
-        "of.the-cluster",
-    ):
-        check_name("gym", name)
-    check_name("mujoco", "Toy-v0")
+    for name in ("CartPole", "MiniGrid-Empty-8x8-v0", "of_it:CartPol-v1", "of.the-cluster"):
+        gym_env.check_name(gym_env.GymConfig(env_name=name))
 
 
-@pytest.mark.parametrize(("family", "name"), [("gym", "CartPol-v1"), ("mujoco", "Toy-v1")])
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("gym", "CartPol-v1"), ("mujoco", "Toy-v1"), ("mujoco", "HalfCheetah-v3")],
+)
 def test_programs_check_the_environment(family, name, capsys):
     assert flag_check.main([family, "vtrace", "4", f"--env_name={name}"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: --env_name={name}: ")
+    assert capsys.readouterr().err.startswith(f"error: --env_name={name}")
 
 
 def test_a_program_that_wants_packages_of_the_cluster(capsys, tmp_path):

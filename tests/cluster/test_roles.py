@@ -163,17 +163,8 @@ def test_address(environment, address):
     assert roles.address_from(environment) == address
 
 
-@pytest.mark.parametrize(
-    ("environment", "number"),
-    [
-        ({}, 0),
-        ({"SEED_RL_EVALUATORS": "3"}, 3),
-    ],
-)
-def test_evaluators(environment, number):
-    assert roles.evaluators_from(environment) == number
-
-
-def test_no_number_of_evaluators():
+def test_evaluators():
+    assert roles.evaluators_from({}) == 0
+    assert roles.evaluators_from({"SEED_RL_EVALUATORS": "3"}) == 3
     with pytest.raises(UserError, match="SEED_RL_EVALUATORS must be a number"):
         roles.evaluators_from({"SEED_RL_EVALUATORS": "some"})

@@ -295,7 +295,6 @@ def test_addresses_of_several_learners_by_a_pattern():
 @pytest.mark.parametrize(
     ("flags", "settings", "message"),
     [
-        (("--learners=4",), {}, "ACTORS=6 cannot be divided among 4 learners"),
         ((), {"evaluators": 1}, "SEED_RL_EVALUATORS=1 cannot be divided among 2 learners"),
         (("--logdir=gs://b/x",), {}, "--logdir=gs://b/x: 2 learners need a directory that all"),
         (

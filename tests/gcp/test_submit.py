@@ -161,10 +161,6 @@ def test_further_learners_are_the_third_pool() -> None:
         ((*TWO, NETWORK, "--nfs=share"), "--nfs=share: write IP:/PATH"),
         ((*TWO[:-1], NETWORK, SHARE), "2 learners exchange gradients without .*add --insecure"),
         ((*TWO, NETWORK, SHARE, "--spot=actors"), "cannot be combined with --study or --spot=act"),
-        (
-            (*TWO, NETWORK, SHARE, "--learners=3", "--actors=16"),
-            "ACTORS=16 cannot be divided among",
-        ),
         (("gym", "vtrace", "4", *MACHINES, NETWORK, SHARE), "--nfs is for several learners"),
     ],
 )

@@ -111,9 +111,9 @@ def test_mistakes(arguments, message):
 
 def test_the_program_is_asked_first(tmp_path):
     """It names the directory, and refuses what another environment has left there, unless that is
-    to be moved aside.
+    to be moved aside. It knows --env_name by another name, too.
     """
-    task = ["gym", "vtrace", "1", "--env_name=MountainCar-v0"]
+    task = ["gym", "vtrace", "1", "--env=MountainCar-v0"]
     named = local.ask_program(run_arguments.parse(task))
     assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
     checkpoint = tmp_path / "run" / "checkpoints" / "ckpt-000001-step-000000000800"
@@ -124,12 +124,6 @@ def test_the_program_is_asked_first(tmp_path):
         local.ask_program(run_arguments.parse(task))
     fresh = local.ask_program(run_arguments.parse([*task, "--restart=fresh"]))
     assert fresh.logdir == tmp_path / "run"
-
-
-def test_env_is_another_name_for_env_name():
-    """Guards the alias where the program's flag replaces the one that came with a module."""
-    named = local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--env=MountainCar-v0"]))
-    assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
 
 
 @pytest.mark.parametrize(

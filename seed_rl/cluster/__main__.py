@@ -184,7 +184,7 @@ def _meet(role: Role, count: int, addresses: str | None, environment: Mapping[st
         address_file.publish(file, run.check_address(own), start)
     files = [address_file.of_learner(path, i) for i in range(count)]
     try:  # Actors, which try again, do not know the name of the start.
-        found = [address_file.wait_for(file, say, start=start if learner else "") for file in files]
+        found = [address_file.wait_for(file, start if learner else "") for file in files]
     except address_file.NoLearnerError as error:
         if not learner:
             raise

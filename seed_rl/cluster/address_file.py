@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from seed_rl.cluster import say
 from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import files
@@ -64,18 +65,14 @@ def publish(path: pathlib.Path, address: str, start: str = "") -> None:
 
 
 def wait_for(
-    path: pathlib.Path,
-    say: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
-    start: str = "",
+    path: pathlib.Path, start: str = "", sleep: Callable[[float], None] = time.sleep
 ) -> str:
-    """Reads the address as soon as there is one.
+    """Reads the address as soon as there is one; says, at first and each minute, if there is none.
 
     Args:
       path: the file.
-      say: reports, at first and each minute, that there is none yet.
-      sleep: waits for a number of seconds.
       start: which start it must be of; "": any.
+      sleep: waits for a number of seconds.
 
     Raises:
       NoLearnerError: there is none for ten minutes.

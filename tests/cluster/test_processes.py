@@ -20,7 +20,7 @@ from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.secrets import make_secrets
 from tests.helpers.system_helpers import Program
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 TASK = ("gym", "vtrace", "2", "4", "--env=CartPole-v1")
 
@@ -96,22 +96,22 @@ def test_a_place_that_does_not_do_for_claims(tmp_path):
         indices.claim(tmp_path / "file", "actor", 1)
 
 
-def test_the_address_is_waited_for_with_a_message(tmp_path):
-    path, said, slept = tmp_path / "run" / "address", [], []
+def test_the_address_is_waited_for_with_a_message(tmp_path, capsys):
+    path, slept = tmp_path / "run" / "address", []
 
     def sleep(seconds):
         slept.append(seconds)
         if len(slept) == 61:
             address_file.publish(path, "host:86")
 
-    assert address_file.wait_for(path, said.append, sleep) == "host:86"
-    assert len(said) == 2
-    assert f"to {path} (for 0 s;" in said[0] and "(for 60 s;" in said[1]
+    assert address_file.wait_for(path, sleep=sleep) == "host:86"
+    first, second = capsys.readouterr().err.splitlines()
+    assert f"to {path} (for 0 s;" in first and "(for 60 s;" in second
 
 
 def test_an_address_is_not_waited_for_for_ever(tmp_path):
     with pytest.raises(UserError, match="No learner has written its address to .* for 600 s") as e:
-        address_file.wait_for(tmp_path / "address", lambda text: None, lambda seconds: None)
+        address_file.wait_for(tmp_path / "address", sleep=lambda seconds: None)
     assert e.value.exit_code == 4  # Of an actor without a learner.
 
 
@@ -120,10 +120,10 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
     with pytest.raises(UserError, match="Cannot write the learner's address to SEED_RL_ADDRESS_F"):
         address_file.publish(tmp_path / "file" / "address", "host:86")
     with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
-        address_file.wait_for(tmp_path, lambda text: None)
+        address_file.wait_for(tmp_path)
     (tmp_path / "address").write_bytes(b"\xff")
     with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
-        address_file.wait_for(tmp_path / "address", lambda text: None)
+        address_file.wait_for(tmp_path / "address")
 
 
 def several(count, folder, **environment):
@@ -193,7 +193,8 @@ def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path, fre
         "SEED_RL_ADDRESS": f"localhost:{free_port}",
         "SEED_RL_PROXY": str(tmp_path / "learner"),
     }
-    flags = ("--total_environment_frames=2000", "--seed=1")
+    # Nobody starts an actor again that has given up, and a busy machine loads TensorFlow slowly.
+    flags = ("--total_environment_frames=2000", "--seed=1", f"--connect_timeout_s={PATIENCE_S}")
     claimed = {"SEED_RL_INDEX_DIR": str(tmp_path / "indices"), "SEED_RL_ROLE": "actor"}
     actors = [cluster(*flags, **shared, **claimed) for _ in range(2)]
     wait_until(lambda: all("waiting for the learner" in a.text() for a in actors))

@@ -209,7 +209,6 @@ class Study:
         for name in ("runs", "logs"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
         trials.drop_torn_line(self.path / trials.FILE_NAME)
-        self.trials.recover()
         self.draw_recorded()
         self._write_record({})
 

@@ -61,18 +61,20 @@ class Trials:
         if spec.pruner.name == "median":  # Its default judges from the first interval on.
             settings["n_warmup_steps"] = spec.performance.intervals // 4
         self._pruner = _create(_PRUNERS, spec.pruner, settings)
+        self._sampler(0)  # Before anything is drawn: its options may be wrong.
         self._study = self._open(path)
 
     def _open(self, path: Path | None) -> optuna.Study:
-        settings: dict[str, Any] = {"sampler": self._sampler(0), "pruner": self._pruner}
+        sampler = optuna.samplers.RandomSampler()  # Never asked: `ask` draws outside.
         if path is None:
-            return optuna.create_study(direction="maximize", **settings)
+            return self._create_study(sampler=sampler)
         try:
-            backend = JournalFileBackend(os.fspath(path))
-            settings |= {"storage": optuna.storages.JournalStorage(backend), "study_name": _NAME}
+            storage = optuna.storages.JournalStorage(JournalFileBackend(os.fspath(path)))
             if path.stat().st_size:
-                return optuna.load_study(**settings)
-            return optuna.create_study(direction="maximize", **settings)
+                return optuna.load_study(
+                    study_name=_NAME, storage=storage, sampler=sampler, pruner=self._pruner
+                )
+            return self._create_study(storage=storage, sampler=sampler)
         except OSError as error:
             raise UserError(f"Cannot use {path}: {error.strerror}.") from error
         except (ValueError, KeyError) as error:
@@ -81,31 +83,36 @@ class Trials:
                 "--logdir=DIR."
             ) from error
 
+    def _create_study(self, **settings: Any) -> optuna.Study:
+        return optuna.create_study(
+            direction="maximize", study_name=_NAME, pruner=self._pruner, **settings
+        )
+
     def configurations(self) -> list[Configuration]:
         """Those drawn so far, in the order of their numbers."""
         return [
             Configuration(t.number, t.user_attrs[_VALUES], t.state == _State.PRUNED)
             for t in self._study.get_trials(deepcopy=False)
-            if _VALUES in t.user_attrs
         ]
 
     def ask(self) -> Configuration:
         """Draws the next configuration.
 
         Each trial has a sampler with a seed of its own, so that "random" draws the same
-        configurations however often the study is stopped and resumed.
+        configurations however often the study is stopped and resumed. It draws in memory, with
+        "tpe" in a copy of the study.
         """
         number = len(self._study.get_trials(deepcopy=False))
-        if self._spec.sampler.name == "tpe":
-            self._study.sampler = self._sampler(number)
-            return self._draw(self._study.ask())
         trial: optuna.trial.BaseTrial
         if self._spec.sampler.name == "grid":
             values = grid(self._spec.choices)[number]
             labels = {name: sampling.label(value) for name, value in values.items()}
             trial = optuna.trial.FixedTrial(labels)
         else:
-            trial = optuna.create_study(sampler=self._sampler(number)).ask()
+            drawn = self._create_study(sampler=self._sampler(number))
+            if self._spec.sampler.name == "tpe":
+                drawn.add_trials(self._study.get_trials(deepcopy=False))
+            trial = drawn.ask()
         values = sampling.draw(self._spec, trial)
         self._study.add_trial(  # One line of the journal: it is drawn as a whole or not at all.
             optuna.trial.create_trial(
@@ -116,13 +123,6 @@ class Trials:
             )
         )
         return Configuration(number, values)
-
-    def recover(self) -> None:
-        """Completes a configuration that a killed study had only partly drawn, with "tpe"."""
-        for frozen in self._study.get_trials(deepcopy=False):
-            if _VALUES not in frozen.user_attrs:
-                self._study.sampler = self._sampler(frozen.number)
-                self._draw(self._live(frozen.number))
 
     def report(self, number: int, curve: Sequence[float]) -> None:
         """Reports how good a configuration is after each interval, unless it is finished."""
@@ -143,11 +143,6 @@ class Trials:
         """Records how good a configuration is; None: it failed. Only the first call counts."""
         state = _State.FAIL if performance is None else _State.COMPLETE
         self._study.tell(number, performance, state=state, skip_if_finished=True)
-
-    def _draw(self, trial: optuna.Trial) -> Configuration:
-        values = sampling.draw(self._spec, trial)
-        trial.set_user_attr(_VALUES, values)
-        return Configuration(trial.number, values)
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         seed = zlib.crc32(f"{self._spec.sampling_seed}/{number}".encode())

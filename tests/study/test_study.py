@@ -388,7 +388,7 @@ def test_a_study_killed_at_its_start_begins_again(tmp_path, spec_json, monkeypat
     """Guards its directory, which had files but no study."""
     begun = directory.open_study(tmp_path / "study", spec.from_json(spec_json))
     with monkeypatch.context() as patch:
-        patch.setattr(trials.Trials, "recover", mock.Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(directory.Study, "draw_recorded", mock.Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             begun.write()
     again = directory.open_study(begun.path, begun.spec)

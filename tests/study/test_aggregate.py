@@ -252,36 +252,25 @@ def test_what_is_compared(folder, values, actions, difference):
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [("score", "n/a"), ("frames", ""), ("seeds", "5.0"), ("window", "1M"), ("protocol", None)],
-)
-def test_what_is_no_number_is_named(folder, tmp_path, capsys, column, value):
-    """Guards users from tracebacks about a file of theirs."""
-    row = dict(agent="", task="A-v1", method="A", score="1", deviation="", frames="0", seeds="")
-    row |= {"window": "", "protocol": "", "source": "", column: value}
-    path = tmp_path / "references.csv"
-    cells = itertools.takewhile(lambda cell: cell is not None, row.values())  # A row may end early.
-    path.write_text(f"{','.join(row)}\n{','.join(cells)}\n")
-    assert program.main(["aggregate", str(folder), f"--references={path}"]) == 2
-    named = f"row 1: {column}: " if value is not None else "row 1: it has too few"
-    assert f"references.csv, {named}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("name", "before", "after", "named"),
     [
         (RESULTS, "0,1,", "0,one,", "results.csv, row 1: seed: "),
         (RESULTS, "final_return", "last_return", "results.csv lacks the columns final_return"),
         (CURVES, "0,1,1000,", "0,1,1000 frames,", "curves.csv, row 2: frames: "),
         (CURVES, "0,1,1000,", "0,1,1000,?", "curves.csv, row 2: return: "),
+        ("../references.csv", "random,10,", "random,n/a,", "references.csv, row 1: score: "),
+        ("../references.csv", "random,10,,0", "random,10,,", "references.csv, row 1: frames: "),
+        ("../references.csv", "1000,4,", "1000,4.0,", "references.csv, row 6: seeds: "),
+        ("../references.csv", "1000,4,500,", "1000,4,1M,", "references.csv, row 6: window: "),
+        ("../references.csv", "10,,0,,,,", "10,,0,,", "references.csv, row 1: it has too few"),
     ],
 )
-def test_what_is_damaged_in_a_study_is_named(folder, capsys, name, before, after, named):
+def test_what_is_damaged_in_a_file_is_named(folder, capsys, name, before, after, named):
     """Guards users from tracebacks about a file that was edited or cut."""
     text = (folder / name).read_text()
     assert before in text
     (folder / name).write_text(text.replace(before, after, 1))
-    assert program.main(["aggregate", str(folder)]) == 2
+    assert program.main(["aggregate", str(folder), f"--references={folder}/../references.csv"]) == 2
     assert named in capsys.readouterr().err
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import rich.progress_bar
 import rich.text
 
-from seed_rl.common.run_files import progress as progress_lib
-from seed_rl.common.run_files.progress import Progress
+from seed_rl.common.run_files import progress
 from seed_rl.common.system import durations
 from seed_rl.launch import panel
 from seed_rl.study.directory import StudyRun
@@ -21,26 +20,13 @@ class RunStatus:
 
     Attributes:
       run: which one.
-      progress: its learner's last report; None before the first.
-      otherwise: shown in place of a report.
+      line: its progress as text.
+      share: how much of its frames is done; 0 while it starts, or is evaluated.
     """
 
     run: StudyRun
-    progress: Progress | None
-    otherwise: str = "starting"
-
-    def line(self, frames: int) -> str:
-        """Its progress as text."""
-        progress = self.progress
-        if progress is None:
-            return self.otherwise
-        parts = [f"{progress.phase} {progress.frames / frames:.0%}"]
-        parts.append(f"{progress.frames_per_s:,.0f} frames/s")
-        if progress.episode_return_mean is not None:
-            parts.append(f"return {progress.episode_return_mean:.4g}")
-        if progress.warning:
-            parts.append(f"warning: {progress.warning}")
-        return ", ".join(parts)
+    line: str
+    share: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,44 +35,42 @@ class StudyStatus:
 
     Attributes:
       running: the runs in progress.
-      done: number of finished runs.
-      failed: number of failed runs.
-      pruned: number of runs that were stopped because others did better.
+      ended: how many runs are done, have failed, or were pruned because others did better.
       total: number of runs.
-      frames: environment frames of one run.
       stopping: whether the runs are being saved.
       eta_s: seconds until all have ended; None if unknown.
     """
 
     running: Sequence[RunStatus]
-    done: int
-    failed: int
-    pruned: int
+    ended: Mapping[str, int]
     total: int
-    frames: int
     stopping: bool = False
     eta_s: float | None = None
 
     def line(self) -> str:
         """The counts as text."""
-        parts = [f"{self.done}/{self.total} runs done"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        if self.pruned:
-            parts.append(f"{self.pruned} pruned")
+        parts = [f"{self.ended['done']}/{self.total} runs done"]
+        parts += [f"{self.ended[how]} {how}" for how in ("failed", "pruned") if self.ended[how]]
         parts.append(f"{len(self.running)} {'stopping' if self.stopping else 'running'}")
         if self.eta_s is not None and not self.stopping:
             parts.append(f"ETA {durations.describe(self.eta_s)}")
         return ", ".join(parts)
 
 
-def running(run: StudyRun, since: float) -> RunStatus:
-    """The state of a run that was started at the Unix time `since`."""
-    report = progress_lib.read(run.logdir)
-    if report is None or report.time >= since:
-        return RunStatus(run, report)
-    # The report of an earlier learner.
-    return RunStatus(run, None, "evaluating" if report.phase == "done" else "starting")
+def running(run: StudyRun, since: float, frames: int) -> RunStatus:
+    """The state of a run of `frames` frames that was started at the Unix time `since`."""
+    report = progress.read(run.logdir)
+    if report is None:
+        return RunStatus(run, "starting")
+    if report.time < since:  # The report of an earlier learner.
+        return RunStatus(run, "evaluating" if report.phase == "done" else "starting")
+    share = report.frames / frames
+    parts = [f"{report.phase} {share:.0%}", f"{report.frames_per_s:,.0f} frames/s"]
+    if report.episode_return_mean is not None:
+        parts.append(f"return {report.episode_return_mean:.4g}")
+    if report.warning:
+        parts.append(f"warning: {report.warning}")
+    return RunStatus(run, ", ".join(parts), share)
 
 
 def create(title: str) -> panel.Panel[StudyStatus]:
@@ -99,7 +83,7 @@ def create(title: str) -> panel.Panel[StudyStatus]:
 
 class _PlainPanel(panel.Lines):
     def show(self, status: StudyStatus) -> None:
-        runs = [f"{one.run.name}: {one.line(status.frames)}" for one in status.running]
+        runs = [f"{one.run.name}: {one.line}" for one in status.running]
         self.show_line(" | ".join([status.line(), *runs]))
 
 
@@ -110,9 +94,8 @@ class _LivePanel(panel.Table):
 
 def _rows(status: StudyStatus) -> Iterator[panel.Row]:
     yield "study", status.line()
-    ended = status.done + status.failed + status.pruned
-    part = sum(one.progress.frames for one in status.running if one.progress) / status.frames
-    yield "", rich.progress_bar.ProgressBar(status.total, min(ended + part, status.total))
+    ended = sum(status.ended.values()) + sum(one.share for one in status.running)
+    yield "", rich.progress_bar.ProgressBar(status.total, min(ended, status.total))
     for one in status.running:
-        yield one.run.name, one.line(status.frames)
+        yield one.run.name, one.line
         yield "", rich.text.Text(str(one.run.configuration), style="dim")

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -133,7 +133,7 @@ class Runner:
         self._panel = panel
         self._launcher = launcher
         self._waiting: deque[StudyRun] = deque()
-        self._done = self._failed = self._pruned = 0
+        self._ended: Counter[str] = Counter()  # Of "done", "failed" and "pruned".
         configurations = study.trials.configurations()
         self._not_drawn = max(0, study.spec.configurations - len(configurations))
         is_grid = study.spec.sampler.name == "grid"
@@ -144,11 +144,11 @@ class Runner:
             self._tell(configuration)
             for run in study.runs_of(configuration):
                 if run.done(study.spec):
-                    self._done += 1
+                    self._ended["done"] += 1
                 elif configuration.pruned:
-                    self._pruned += 1
+                    self._ended["pruned"] += 1
                 elif run.failure is not None and not retry_failed:
-                    self._failed += 1
+                    self._ended["failed"] += 1
                 else:
                     self._waiting.append(run)
         if is_grid:  # One seed of each configuration tells more than all seeds of one.
@@ -237,13 +237,13 @@ class Runner:
 
     def _settle(self, run: StudyRun, process: Process, code: int) -> None:
         if run.done(self._study.spec):
-            self._done += 1
+            self._ended["done"] += 1
             self._seconds.append(time.time() - self._starts[run])
             self._panel.say(f"{run.name} is done")
             self._report(run)
             self._tell(run.configuration)
         elif run in self._stopping:
-            self._pruned += 1
+            self._ended["pruned"] += 1
         elif code == 0 and run.trained and run not in self._evaluated:
             self._waiting.appendleft(run)
         elif self._stop_requested:
@@ -255,7 +255,7 @@ class Runner:
             self._fail(run, _reason(process, code))
 
     def _fail(self, run: StudyRun, reason: str) -> None:
-        self._failed += 1
+        self._ended["failed"] += 1
         self._panel.say(f"error: {run.name} failed: {reason}")
         try:
             run.set_failure(reason)
@@ -292,28 +292,18 @@ class Runner:
                 self._stopping.update(running)
                 self._interrupt(running)
                 waiting = [r for r in self._waiting if r.configuration is run.configuration]
-                self._pruned += len(waiting)
+                self._ended["pruned"] += len(waiting)
                 self._waiting = deque(r for r in self._waiting if r not in waiting)
 
     def _status(self) -> StudyStatus:
-        running = [display.running(run, one.started) for run, one in self._running.items()]
         frames = self._study.spec.frames
+        running = [display.running(run, one.started, frames) for run, one in self._running.items()]
         eta_s = None
         if self._seconds:
-            shares = sum(one.progress.frames / frames for one in running if one.progress)
-            left = max(0.0, self._left + len(running) - shares)
+            left = max(0.0, self._left + len(running) - sum(one.share for one in running))
             eta_s = left * sum(self._seconds) / len(self._seconds) / self._parallel
-        total = self._done + self._failed + self._pruned + len(running) + self._left
-        return StudyStatus(
-            running,
-            self._done,
-            self._failed,
-            self._pruned,
-            total,
-            frames,
-            self._stop_requested,
-            eta_s,
-        )
+        total = sum(self._ended.values()) + len(running) + self._left
+        return StudyStatus(running, self._ended, total, self._stop_requested, eta_s)
 
     # Ending.
 

@@ -134,14 +134,14 @@ def _report(study: Study, stopped: bool) -> int:
             print(f"Drew {len(drawn)} plots in {study.path / plots.DIRECTORY}.")
         except UserError as error:
             print(f"No plots: {error}")
-    failed = [result for result in collected if result.status == "failed"]
-    for result in failed:
-        print(f"failed: {result.run.name}: {result.note} ({result.run.log})")
+    failed = [result for result in collected if result.cells["status"] == "failed"]
+    for run, cells in failed:
+        print(f"failed: {run.name}: {cells['note']} ({run.log})")
     if stopped:
         print("stopped; the same command resumes the study")
     return 1 if failed else 0
 
 
 def _counts(collected: Sequence[Result]) -> str:
-    statuses = [result.status for result in collected]
+    statuses = [result.cells["status"] for result in collected]
     return ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
 from seed_rl.study import directory, fields, performance
 from seed_rl.study.directory import Study, StudyRun
-from seed_rl.study.performance import Rating
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import RESULT_COLUMNS, RUN_COLUMNS, Spec
 
@@ -33,17 +32,12 @@ class Result(NamedTuple):
 
     Attributes:
       run: which one.
-      status: see `StudyRun.status`.
-      rating: None until it is done or pruned, or if no episode ended.
-      frames_per_s: environment frames per second, without pauses.
-      note: why it failed or has no rating.
+      cells: its `RESULT_COLUMNS` of results.csv. Performance and final return are "" until it is
+        done or pruned, or if no episode ended.
     """
 
     run: StudyRun
-    status: str
-    rating: Rating | None
-    frames_per_s: float | None
-    note: str = ""
+    cells: Mapping[str, str]
 
 
 class Performance(NamedTuple):
@@ -65,21 +59,28 @@ def collect(study: Study) -> list[Result]:
 
 def collect_run(run: StudyRun, spec: Spec) -> Result:
     """The result of one run so far."""
+    if run.record is not None:
+        return Result(run, run.record)
     status = run.status(spec)
-    if (row := run.record) is not None:
-        rate = float(row["frames_per_s"]) if row["frames_per_s"] else None
-        if not row["performance"]:
-            return Result(run, status, None, rate, row["note"])
-        numbers = float(row["performance"]), float(row["final_return"])
-        return Result(run, status, Rating(*numbers, int(row["episodes"])), rate)
-    rate = performance.frames_per_s(run.logdir)
-    note = run.failure or "" if status == "failed" else ""
-    if status not in ("done", "pruned"):
-        return Result(run, status, None, rate, note)
-    rating = performance.rate(run.logdir, spec.frames, spec.performance)
-    if rating is None:
-        note = f"no {spec.performance.episodes} episode ended"
-    return Result(run, status, rating, rate, note)
+    cells = {**dict.fromkeys(RESULT_COLUMNS, ""), "status": status}
+    if status == "failed":
+        cells["note"] = " ".join((run.failure or "").split())
+    elif status in ("done", "pruned"):
+        rating = performance.rate(run.logdir, spec.frames, spec.performance)
+        if rating is None:
+            cells["note"] = f"no {spec.performance.episodes} episode ended"
+        else:
+            cells["performance"] = _number(rating.performance)
+            cells["final_return"] = _number(rating.final_return)
+            cells["episodes"] = str(rating.episodes)
+    if (rate := performance.frames_per_s(run.logdir)) is not None:
+        cells["frames_per_s"] = f"{rate:.0f}"
+    scores = run.evaluated(spec)
+    cells["evaluation_episodes"] = str(len(scores))
+    if scores:
+        for name, function in (("mean", np.mean), ("std", np.std), ("median", np.median)):
+            cells[f"evaluation_{name}"] = _number(float(function(scores)))
+    return Result(run, cells)
 
 
 def performances(results: Sequence[Result]) -> list[Performance]:
@@ -94,11 +95,11 @@ def performances(results: Sequence[Result]) -> list[Performance]:
     for result in results:
         configuration = result.run.configuration
         configurations[configuration.number] = configuration
-        if configuration.pruned and result.rating is None:
+        rated = result.cells["performance"]
+        if configuration.pruned and not rated:
             continue  # A seed that did not run.
-        value = -math.inf if result.status == "failed" else math.nan
-        if result.rating is not None:
-            value = result.rating.performance
+        unrated = -math.inf if result.cells["status"] == "failed" else math.nan
+        value = float(rated) if rated else unrated
         values.setdefault(configuration.number, []).append(value)
     return [
         Performance(configurations[number], float(np.median(seeds)))
@@ -114,24 +115,11 @@ def write(study: Study, results: Sequence[Result]) -> Path:
       UserError: it cannot be written.
     """
     names = [choice.name for choice in study.spec.choices]
-    header = [*RUN_COLUMNS, *names, *RESULT_COLUMNS]
-    rows: list[list[object]] = [[*header]]
-    for result in results:
-        configuration, seed = result.run.configuration, result.run.seed
-        if (record := result.run.record) is not None:
-            rows.append([record[name] for name in header])
-            continue
-        rating: tuple[object, ...] = ("", "", "")
-        if result.rating is not None:
-            rating = (*map(_number, result.rating[:2]), result.rating.episodes)
-        rate = "" if result.frames_per_s is None else f"{result.frames_per_s:.0f}"
-        scores = result.run.evaluated(study.spec)
-        functions = (np.mean, np.std, np.median)
-        played = [_number(float(f(scores))) if scores else "" for f in functions]
-        sampled = [configuration.values.get(name, "") for name in names]
-        note = " ".join(result.note.split())
-        row = [configuration.number, seed, *sampled, *rating, *played, len(scores)]
-        rows.append([*row, rate, result.status, note])
+    rows: list[list[object]] = [[*RUN_COLUMNS, *names, *RESULT_COLUMNS]]
+    for run, cells in results:
+        sampled = [run.configuration.values.get(name, "") for name in names]
+        known = [cells[name] for name in RESULT_COLUMNS]
+        rows.append([run.configuration.number, run.seed, *sampled, *known])
     _write_curves(study, results)
     return write_table(study.path / directory.RESULTS, rows)
 
@@ -143,7 +131,7 @@ def _write_curves(study: Study, results: Sequence[Result]) -> None:
     recorded: dict[tuple[str, str], list[list[object]]] = {}
     for row in fields.read_table(path, CURVE_COLUMNS) if path.exists() else []:
         recorded.setdefault((row["configuration"], row["seed"]), []).append(list(row.values()))
-    for run in (result.run for result in results if result.rating is not None):
+    for run in (result.run for result in results if result.cells["performance"]):
         if run.record is not None:
             rows += recorded.get((str(run.configuration.number), str(run.seed)), [])
             continue

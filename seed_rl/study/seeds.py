@@ -68,13 +68,13 @@ def _spec(options: RunOptions, frames: int | None) -> spec_lib.Spec:
 
 def report(study: Study, collected: Sequence[Result]) -> None:
     """Prints the results of the finished seeds, and draws their curves."""
-    ratings = [result.rating for result in collected if result.rating is not None]
-    if not ratings:
+    rated = [result for result in collected if result.cells["final_return"]]
+    if not rated:
         return
-    finals = [rating.final_return for rating in ratings]
+    finals = [float(result.cells["final_return"]) for result in rated]
     each = ", ".join(f"{value:.4g}" for value in finals)
     print(f"Final mean return: {np.mean(finals):.4g} over {len(finals)} seeds ({each}).")
-    places = [str(r.run.logdir) for r in collected if r.rating is not None and not r.run.record]
+    places = [str(result.run.logdir) for result in rated if not result.run.record]
     if not places:
         return
     out = study.path / "curves.png"

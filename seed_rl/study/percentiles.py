@@ -38,7 +38,6 @@ import numpy as np
 
 from seed_rl.common.config.flag_definitions import shown
 from seed_rl.study import results as results_lib
-from seed_rl.study import sampling
 from seed_rl.study import spec as spec_lib
 from seed_rl.study.directory import Study
 from seed_rl.study.fields import Scalar
@@ -76,20 +75,17 @@ class Value(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A value of a choice, or a bin: the samples in [low, high), or with `last` in [low, high]."""
+    """A value of a choice, or a bin: the samples in [low, high)."""
 
     label: str
     value: Scalar | None
     low: float = 0.0
     high: float = 0.0
-    last: bool = False
 
     def has(self, sampled: Scalar) -> bool:
         if self.value is not None:
             return spec_lib.same(self.value, sampled)
-        return self.low <= float(sampled) and (
-            float(sampled) < self.high or (self.last and float(sampled) <= self.high)
-        )
+        return self.low <= float(sampled) < self.high
 
 
 def analyse(choice: Choice, performances: Sequence[Performance]) -> list[Value]:
@@ -126,10 +122,12 @@ def groups(choice: Choice) -> list[Group]:
         # The first integer of each bin, and the one after the last.
         edges = [int(low) + k * int(high - low + 1) // BINS for k in range(BINS + 1)]
         return [Group(f"{a} – {b - 1}", None, a, b) for a, b in zip(edges, edges[1:], strict=False)]
-    bounds = [sampling.quantile(choice, k / BINS) for k in range(BINS + 1)]
+    space = np.geomspace if choice.kind == "log_uniform" else np.linspace
+    bounds = space(low, high, BINS + 1).tolist()
+    ends = [*bounds[1:-1], math.inf]  # The last bin has its end.
     return [
-        Group(f"{a:.3g} – {b:.3g}", None, a, b, last=k == BINS - 1)
-        for k, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False))
+        Group(f"{a:.3g} – {b:.3g}", None, a, end)
+        for a, b, end in zip(bounds, bounds[1:], ends, strict=False)
     ]
 
 

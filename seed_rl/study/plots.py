@@ -85,11 +85,12 @@ def draw_profiles(profiles: Mapping[str, np.ndarray], unit: str, out: Path) -> N
 
 def _draw_percentiles(axes: Any, values: Sequence[Value]) -> None:
     _label_values(axes, values)
-    for x, value in enumerate(values):
-        interval = value.percentile
+    intervals = [value.percentile for value in values]
+    finite = [end for interval in intervals for end in interval or () if math.isfinite(end)]
+    for x, interval in enumerate(intervals):
         if interval is not None and math.isfinite(interval.estimate):
-            low = max(interval.low, min(_finite(values), default=interval.estimate))
-            bars = Interval(interval.estimate, low, interval.high)
+            # An error bar down to -inf ends at the lowest number that is shown.
+            bars = interval._replace(low=max(interval.low, min(finite)))
             axes.errorbar(x, bars.estimate, yerr=_errors(bars), fmt="o", color="C0", capsize=4)
     axes.set_ylabel("95th percentile of performance")
 
@@ -123,9 +124,3 @@ def _errors(interval: Interval) -> list[list[float]]:
         [max(0.0, interval.estimate - interval.low)],
         [max(0.0, interval.high - interval.estimate)],
     ]
-
-
-def _finite(values: Sequence[Value]) -> list[float]:
-    """The finite numbers to be shown: an error bar down to -inf ends at the lowest of them."""
-    intervals = [value.percentile for value in values if value.percentile is not None]
-    return [x for interval in intervals for x in interval if math.isfinite(x)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,16 +97,6 @@ def _suggest(choice: Choice, trial: optuna.trial.BaseTrial) -> Scalar:
         return trial.suggest_int(choice.name, int(choice.low), int(choice.high))
     log = choice.kind == "log_uniform"
     return _rounded(choice, trial.suggest_float(choice.name, choice.low, choice.high, log=log))
-
-
-def quantile(choice: Choice, u: float) -> float:
-    """The quantile `u` in [0, 1] of a uniform or log-uniform choice, rounded as samples are."""
-    low, high = choice.low, choice.high
-    if choice.kind == "log_uniform":
-        value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
-    else:
-        value = low + u * (high - low)
-    return _rounded(choice, value)
 
 
 def _rounded(choice: Choice, value: float) -> float:

@@ -4,11 +4,11 @@ import math
 
 import hypothesis
 import hypothesis.strategies as st
+import optuna
 import pytest
 
 from seed_rl.study import sampling, trials
 from seed_rl.study import spec as spec_lib
-from seed_rl.study.spec import Choice
 
 
 @pytest.fixture
@@ -69,11 +69,13 @@ bounds = st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)).filter(lambda b: 
 @hypothesis.given(bounds, st.sampled_from(["uniform", "log_uniform"]), st.floats(0, 1))
 def test_samples_stay_within_ranges(bounds, kind, u):
     """Guards the rounding of samples, which must not leave the range."""
-    choice = Choice("x", kind, bounds, flag="x")
-    assert bounds[0] <= sampling.quantile(choice, u) <= bounds[1]
+    low, high = bounds
+    trial = optuna.trial.FixedTrial({"x": min(low + u * (high - low), high)})
+    assert low <= sampling.draw(spec_of({kind: bounds}), trial)["x"] <= high
 
 
 def spec_of(choice, configurations=2000):
+    choice = {kind: list(domain) for kind, domain in choice.items()}
     values = {"game": "gym", "agent": "vtrace", "frames": 1, "choices": {"x": choice}}
     return spec_lib.from_json({**values, "configurations": configurations})
 

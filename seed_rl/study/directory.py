@@ -20,7 +20,7 @@ import importlib.metadata
 import json
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +170,6 @@ class Study:
             for seed, name in enumerate(names, 1)
         ]
 
-    def evaluated_elsewhere(self) -> list[int]:
-        """For each run in results.csv without a logdir, the number of episodes behind its score."""
-        return [
-            int(row["evaluation_episodes"])
-            for key, row in self.recorded.items()
-            if not (self.path / "runs" / _run_name(*key)).exists()
-        ]
-
     def draw_recorded(self) -> None:
         """Draws the configurations of results.csv, if the study was copied without its journal."""
         for (number, _), row in self.recorded.items():
@@ -223,7 +215,10 @@ class Study:
 
     def _write_record(self, here: Mapping[str, str]) -> None:
         before = read(self.path) or {}
-        record = {name: _with(before.get(name, ()), here.get(name, "")) for name in _PLACE}
+        record = {
+            name: list(dict.fromkeys(filter(None, [*before.get(name, ()), here.get(name)])))
+            for name in _PLACE
+        }
         text = json.dumps({"spec": spec_lib.to_json(self.spec), **record}, indent=1)
         files.write_atomically(self.path / FILE_NAME, f"{text}\n")
 
@@ -243,9 +238,15 @@ def open_study(path: Path, spec: Spec) -> Study:
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
     study = Study(path, spec)
     changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
+    # Whether a run has a score, or needs one, that only its logdir could give.
+    final = any(
+        (spec.evaluation_episodes or int(row["evaluation_episodes"]))
+        and not (path / "runs" / _run_name(*key)).exists()
+        for key, row in study.recorded.items()
+    )
     for name in _EVALUATION:
         old, new = getattr(before, name), getattr(spec, name)
-        if old != new and any(n or spec.evaluation_episodes for n in study.evaluated_elsewhere()):
+        if old != new and final:
             changes.append(
                 f'"{name}" was {fields.quoted(old)}, is now {fields.quoted(new)}, and {RESULTS} '
                 "has scores of runs that cannot be evaluated again, because their logdirs are "
@@ -261,10 +262,6 @@ def open_study(path: Path, spec: Spec) -> Study:
 
 def _run_name(configuration: int, seed: int) -> str:
     return f"{configuration:04d}-seed{seed}"
-
-
-def _with(values: Iterable[str], value: str) -> list[str]:
-    return [*dict.fromkeys(filter(None, [*values, value]))]
 
 
 def commit() -> str:

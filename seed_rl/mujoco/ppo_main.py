@@ -27,8 +27,9 @@ PRESET = Preset(
         clip_norm=0.5,
         # As Andrychowicz et al. 2020 recommend, sections 3.2 and 3.3.
         mlp_activation="tanh",
-        action_std_for_zero_param=0.5,
         normalize_observations=True,
+        # They recommend 0.5, see docs/results/README.md.
+        action_std_for_zero_param=0.6,
         # Used once one of these is set instead of the sizes above.
         unroll_length=64,
         batches_per_step=16,

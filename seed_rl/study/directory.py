@@ -170,6 +170,14 @@ class Study:
             for seed, name in enumerate(names, 1)
         ]
 
+    def needs_logdirs(self) -> bool:
+        """Whether a run has a score, or needs one, that only its logdir could give: it is gone."""
+        return any(
+            (self.spec.evaluation_episodes or int(row["evaluation_episodes"]))
+            and not (self.path / "runs" / _run_name(*key)).exists()
+            for key, row in self.recorded.items()
+        )
+
     def draw_recorded(self) -> None:
         """Draws the configurations of results.csv, if the study was copied without its journal."""
         for (number, _), row in self.recorded.items():
@@ -238,15 +246,9 @@ def open_study(path: Path, spec: Spec) -> Study:
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
     study = Study(path, spec)
     changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
-    # Whether a run has a score, or needs one, that only its logdir could give.
-    final = any(
-        (spec.evaluation_episodes or int(row["evaluation_episodes"]))
-        and not (path / "runs" / _run_name(*key)).exists()
-        for key, row in study.recorded.items()
-    )
     for name in _EVALUATION:
         old, new = getattr(before, name), getattr(spec, name)
-        if old != new and final:
+        if old != new and study.needs_logdirs():
             changes.append(
                 f'"{name}" was {fields.quoted(old)}, is now {fields.quoted(new)}, and {RESULTS} '
                 "has scores of runs that cannot be evaluated again, because their logdirs are "

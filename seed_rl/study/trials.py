@@ -71,9 +71,12 @@ class Trials:
         try:
             storage = optuna.storages.JournalStorage(JournalFileBackend(os.fspath(path)))
             if path.stat().st_size:
-                return optuna.load_study(
+                study = optuna.load_study(
                     study_name=_NAME, storage=storage, sampler=sampler, pruner=self._pruner
                 )
+                if not all(_VALUES in t.user_attrs for t in study.get_trials(deepcopy=False)):
+                    raise ValueError("a configuration without values")
+                return study
             return self._create_study(storage=storage, sampler=sampler)
         except OSError as error:
             raise UserError(f"Cannot use {path}: {error.strerror}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 
 import pytest
@@ -16,8 +15,11 @@ FIXED = "--entropy_cost_adjustment_speed=0"
 
 
 @pytest.fixture
-def run(forks):
-    return functools.partial(forks.run, PROGRAMS / "network_of_flags.py")
+def run(forks, tmp_path):
+    program = PROGRAMS / "network_of_flags.py"
+    return lambda *arguments, code: forks.run(
+        program, *arguments, f"--logdir={tmp_path}", code=code
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,13 @@ def test_one_flag_makes_the_lstm_of_any_network(run, space, flags, layers):
         (VTRACE, "image", "--mlp_activation=relu", "--mlp_activation", "observations are"),
         (VTRACE, "vector", "--torso=impala_deep", "--torso", "observations are"),
         (R2D2, "image", "--mlp_sizes=32", "--mlp_sizes", "observations are"),
-        (R2D2, "vector", "--stack_size=4 --torso=impala_deep", "--torso and --stack_size", ""),
+        (
+            R2D2,
+            "vector",
+            "--stack_size=4 --torso=impala_deep",
+            "--torso and --stack_size",
+            "observations are",
+        ),
         (VTRACE, "vector", f"--target_entropy=0.5 {FIXED}", "--target_entropy", FIXED),
         (SAC, "vector", f"--target_entropy=0.5 {FIXED}", "--target_entropy", FIXED),
         (

@@ -50,7 +50,9 @@ def test_the_flags_for_a_workstation_are_flags_of_the_program(repository: Path) 
     assert read["game"] == "academy_empty_goal_close"
 
 
-@pytest.mark.parametrize("option", ["render_mode", "smm_size", "engine"])
-def test_unknown_choices_are_refused(option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "value"), [("render_mode", "human"), ("smm_size", "huge"), ("engine", "unity")]
+)
+def test_unknown_choices_are_refused(option: str, value: str) -> None:
     with pytest.raises(UserError, match=f"{option} must be one of"):
-        FootballConfig(**{option: "unity"})  # type: ignore[arg-type]
+        FootballConfig(**{option: value})  # type: ignore[arg-type]

@@ -335,6 +335,10 @@ def test_one_study_per_directory_of_one_spec(study):
     assert study.run() == 2
     message = "frames was 30, is now 40; choices.value.uniform was [1.0, 9.0], is now [1.0, 8.0]"
     assert message in study.text()
+    # Also where results.csv, written when the study stopped, lacks the column.
+    study.spec["choices"]["discounting"] = {"uniform": [0.9, 1]}
+    assert study.run() == 2
+    assert "has a study of another spec" in study.text()
     assert study.starts() == ["train"]
 
 

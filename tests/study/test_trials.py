@@ -1,6 +1,8 @@
-"""Configurations as trials of Optuna: kept on disk, completed, adopted, improved."""
+"""Configurations as trials of Optuna: kept on disk, improved."""
 
+import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.errors import UserError
 from seed_rl.study import spec as spec_lib
@@ -41,6 +43,13 @@ def test_a_damaged_journal_is_a_user_error(spec, tmp_path):
     path = tmp_path / "journal"
     path.write_text("no json\n{}\n")
     with pytest.raises(UserError, match="journal is damaged .*Restore it, or choose another"):
+        Trials(spec, path)
+    # A trial of another program.
+    path.unlink()
+    Trials(spec, path)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    optuna.load_study(study_name=None, storage=storage).ask()
+    with pytest.raises(UserError, match="journal is damaged .a configuration without values"):
         Trials(spec, path)
 
 

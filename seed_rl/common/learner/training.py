@@ -162,7 +162,7 @@ def minimize(
     clip_norm: float | None,
     clipped_apart: Sequence[tf.Variable] = (),
 ) -> StepResult:
-    """One gradient step on a replica, see `Minimize`; arguments as those of `TrainingStep`."""
+    """One gradient step on a replica, by a built optimizer of Keras; see `Minimize`."""
     with tf.GradientTape() as tape:
         result = loss()
     gradients = tape.gradient(result.loss, variables)

@@ -280,7 +280,7 @@ def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
 
 
 @pytest.mark.parametrize("shown", ["wrong", None])
-def test_another_token_is_not_tried_for_ever(shown: str | None, tmp_path: Any) -> None:
+def test_another_token_is_not_tried_for_ever(shown: str | None, tmp_path: Any, caplog: Any) -> None:
     """And none is not tried again at all."""
     secret, options = tmp_path / "token", {}
     if shown:
@@ -288,6 +288,7 @@ def test_another_token_is_not_tried_for_ever(shown: str | None, tmp_path: Any) -
         options = {"auth_token_file": str(secret), "connect_timeout_s": 1.0}
     message = "Start both with the same --auth_token_file"
     refused(serve(Recorder(), token="right"), message, **options)
+    assert ("refused by the learner" in caplog.text) == bool(shown)
 
 
 @pytest.mark.parametrize("option", ["auth_token_file", "tls_ca", "tls_cert"])

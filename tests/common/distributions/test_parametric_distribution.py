@@ -298,6 +298,7 @@ def test_samples_and_modes_are_actions_of_the_space(space: gymnasium.Space):
         assert features.dtype == tf.float32 and features.shape[:2] == (3, 2)
         assert features.shape[2] is not None
     assert dist.entropy(params).shape == (3, 2)
+    assert dist.kl_divergence(params, params).shape == (3, 2)
 
 
 @pytest.mark.parametrize("space", ALL_SPACES, ids=str)

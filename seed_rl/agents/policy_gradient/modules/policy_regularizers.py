@@ -65,9 +65,15 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
         with_logging: bool = True,
         mask: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The penalties of a batch of steps; for the arguments, see `RegularizationLoss`.
+        """The penalties of a batch of steps.
 
-        `pi_logits` are the target's and `mu_logits` the behaviour's; actions are not used.
+        Args:
+          parametric_action_distribution: of the logits.
+          pi_logits: <float32>[time, batch, params] of the policy that is trained.
+          mu_logits: <float32>[time, batch, params] of the policy that acted.
+          actions: unused.
+          with_logging: whether to log values and weights.
+          mask: <float32>[time, batch] 0 for steps that do not count; None: all do.
 
         Returns:
           (weighted penalties <float32>[time, batch], loss <float32>[] that adjusts the weights).

@@ -154,8 +154,15 @@ class HindsightReplayStore(ReplayStore):
     Elements are windows of steps: a named tuple with a field `env_outputs` whose observations are
     dicts of `observation`, `achieved_goal` and `desired_goal`.
 
-    The first arguments are those of `ReplayStore`, the others those of `Hindsight`. Specs are of
-    [time, ...], but of a field `agent_state` without time.
+    Args:
+      size: number of windows held.
+      specs: nest of `tf.TensorSpec` of one window, [time, ...]; a field `agent_state` has no time.
+      importance_sampling_exponent: exponent of the importance weights.
+      compute_reward_fn: `compute_reward_fn(achieved_goal=, desired_goal=)` returns the rewards [n]
+        of actions that led to achieved goals [n, ...]; both are arrays.
+      unroll_length: a sample has `unroll_length` + 1 steps of its window.
+      substitution_probability: probability of replacing a goal.
+      name: name of the module.
     """
 
     def __init__(

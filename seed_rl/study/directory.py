@@ -171,7 +171,7 @@ class Study:
         ]
 
     def needs_logdirs(self) -> bool:
-        """Whether a run has a score, or needs one, that only its logdir could give: it is gone."""
+        """Whether a run has or needs a score that only its logdir, which is gone, could give."""
         return any(
             (self.spec.evaluation_episodes or int(row["evaluation_episodes"]))
             and not (self.path / "runs" / _run_name(*key)).exists()

@@ -294,6 +294,16 @@ def apply_epsilon_greedy(
     num_actions: int,
     q_values: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """`exploration.explore` at the rate of each environment, see `get_envs_epsilon`."""
+    """Replaces actions with random ones at each environment's rate; see `get_envs_epsilon`.
+
+    Args:
+      actions: <int>[batch] greedy actions, in [0, num_actions).
+      env_ids: <int32>[batch].
+      num_training_envs: their ids are [0, num_training_envs).
+      num_eval_envs: their ids follow.
+      eval_epsilon: probability of a random action in evaluation environments.
+      num_actions: number of actions.
+      q_values: see `exploration.explore`.
+    """
     epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)
     return explore(actions, epsilons, num_actions, q_values)

@@ -88,7 +88,19 @@ class UnrollStorage:
         return stats.next_key - stats.oldest_key
 
     def insert(self, values: nest.Nest, priorities: npt.ArrayLike | None = None) -> np.ndarray:
-        """See `PrioritizedReplay.insert`; never waits."""
+        """Inserts a batch of unrolls.
+
+        Args:
+          values: nest of arrays [time, n, ...], fields without time [n, ...].
+          priorities: <float>[n], finite and not negative; None: all 1.
+
+        Returns:
+          The keys <int64>[n] of the unrolls.
+
+        Raises:
+          ValueError: structure, dtypes or shapes differ from the layout, or the priorities are
+            invalid; nothing was inserted.
+        """
         arrays, size = self.layout.arrays(values)
         checked = _checked_priorities(np.ones(size) if priorities is None else priorities, (size,))
         keys = np.empty(size, np.int64)
@@ -135,7 +147,14 @@ class UnrollStorage:
         return self.layout.pack(arrays), keys, probabilities, size
 
     def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
-        """See `PrioritizedReplay.update_priorities`."""
+        """Sets the priorities <float>[n] of `keys` <int64>[n], ignoring evicted keys.
+
+        Returns:
+          The number of priorities set.
+
+        Raises:
+          ValueError: a priority is NaN, infinite or negative; none was set.
+        """
         keys = np.ascontiguousarray(keys, np.int64)
         checked = _checked_priorities(priorities, keys.shape)
         return native.call(

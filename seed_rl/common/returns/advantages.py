@@ -85,7 +85,11 @@ def gae(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Generalized advantage estimation (Schulman et al. 2016): `vtrace` between equal policies.
 
-    The log probabilities are not used; `lambda_` trades variance for bias.
+    The log probabilities are not used; `lambda_` trades variance for bias. For the rest, see the
+    module.
+
+    Raises:
+      ValueError: the shapes do not match.
     """
     del target_action_log_probs, behaviour_action_log_probs
     same = tf.zeros_like(rewards, tf.float32)

@@ -151,7 +151,10 @@ def make_pqn():
 
 def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options):
     config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1, **options)
-    create_agent = lambda: wrap(MLPandLSTM(DISCRETE, [8], []))  # noqa: E731
+
+    def create_agent():
+        return wrap(MLPandLSTM(DISCRETE, [8], []))
+
     return algorithm_class(config, make_context(create_agent, DISCRETE))
 
 

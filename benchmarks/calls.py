@@ -98,6 +98,8 @@ def send_calls(
         if played.errors or played.lost:
             raise SystemExit(f"error: calls to {address} failed: {played.problem}")
     calls = sum(played.calls for played in (*warm_up, *measured))
+    if not calls:
+        raise SystemExit(f"error: no call to {address} ended in time; raise --seconds")
     return calls, sum(played.calls / played.seconds for played in measured)
 
 

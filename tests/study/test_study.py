@@ -338,7 +338,7 @@ def test_one_study_per_directory_of_one_spec(study):
     # Also where results.csv, written when the study stopped, lacks the column.
     study.spec["choices"]["discounting"] = {"uniform": [0.9, 1]}
     assert study.run() == 2
-    assert "has a study of another spec" in study.text()
+    assert "choices.discounting was not given" in study.text()
     assert study.starts() == ["train"]
 
 

@@ -14,7 +14,7 @@ after `--limit` seconds. FLAGS are added to our commands.
 
 The others run in virtual environments of their own:
 
-    python3 -m venv /tmp/zoo && /tmp/zoo/bin/pip install rl_zoo3 "gymnasium[mujoco]"
+    python3 -m venv /tmp/zoo && /tmp/zoo/bin/pip install rl_zoo3 "gymnasium[atari,mujoco]"
     python3 -m venv /tmp/sf && /tmp/sf/bin/pip install sample-factory "gymnasium[mujoco]<1.0"
 
 `rl_zoo3` trains Stable-Baselines3 with tuned settings. It evaluates its policy in between, which
@@ -96,6 +96,12 @@ TASKS = {
         2000,
         ("mujoco", "ppo", "2", "8", "--env_name=Hopper-v5"),
         "Hopper-v4",
+    ),
+    "pong": Task(
+        "Pong",
+        18,
+        ("atari", "ppo", "4", "4", "--game=Pong"),
+        "PongNoFrameskip-v4",
     ),
     "football": Task(
         "Football, academy_empty_goal_close",

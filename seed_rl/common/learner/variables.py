@@ -1,8 +1,8 @@
 """The variables of a network.
 
-A network is a `tf.Module`, usually with Keras layers inside. Keras 3 layers and variables are not
-`tf.Module`s and `tf.Variable`s, so `network.trainable_variables` silently omits them; the functions
-here find both kinds.
+A network is a `tf.Module` or a Keras layer, often with the other kind inside. Keras 3 layers and
+variables are not `tf.Module`s and `tf.Variable`s, so `network.trainable_variables` silently omits
+those of the other kind; the functions here find both.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
         return
     visited.add(id(value))
     if isinstance(value, tf.keras.layers.Layer):
-        # `weights` leaves out seeds and metrics.
-        for variable in value.weights:
+        for variable in value.weights:  # Without seeds and metrics.
             yield from _walk(variable, visited)
+        yield from _walk(vars(value), visited)  # Modules and variables that Keras does not track.
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield from _walk(value[key], visited)

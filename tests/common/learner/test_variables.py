@@ -5,6 +5,7 @@ import collections
 import tensorflow as tf
 
 from seed_rl.common.learner import variables
+from seed_rl.common.networks import layers
 
 Pair = collections.namedtuple("Pair", "first second")
 
@@ -37,6 +38,36 @@ def test_every_variable_is_found_once():
     dense = [(5, 2), (2,), (5, 3), (3,), (5, 4), (4,)]
     lstm = [(5, 8), (2, 8), (8,)]
     assert shapes == sorted([(), (), (), *dense, *lstm, *[(5,)] * 4])
+
+
+def test_modules_and_variables_of_keras_layers_are_found():
+    """Guards weights that Keras does not count: they were neither trained nor copied. Seeds and
+    metrics are not weights."""
+
+    class Inner(tf.keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.module = layers.Dense(5)
+            self.dropout, self.metric = tf.keras.layers.Dropout(0.5), tf.keras.metrics.Mean()
+
+        def call(self, inputs):
+            return self.module(self.dropout(inputs, training=True))
+
+    class Network(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+            self._listed = [layers.Dense(3)]
+            self.factor = tf.Variable(1.0)
+
+        def call(self, inputs):
+            return self._listed[0](self.inner(inputs)) * self.factor
+
+    network = Network()
+    network(tf.ones([1, 2]))
+    shapes = sorted(tuple(v.shape) for v in variables.trainable_variables(network))
+    assert shapes == sorted([(), (2, 5), (5,), (5, 3), (3,)])
+    assert len(variables.variables(network)) == len(shapes)
 
 
 def test_only_what_learns_is_trainable():

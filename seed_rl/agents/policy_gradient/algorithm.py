@@ -46,8 +46,14 @@ class PolicyGradient(ActorCriticAlgorithm):
         context: AlgorithmContext,
         block_inference_on_training: bool = True,
     ):
-        """Creates network and loss, see `ActorCriticAlgorithm` and `Algorithm`."""
+        """Creates network and loss, see `ActorCriticAlgorithm` and `Algorithm`.
+
+        Raises:
+          UserError: a recurrent network, whose unrolls should be split into transitions.
+        """
         super().__init__(context)
+        if settings.splits:
+            minibatches.refuse_memory(minibatches.memory(self.network))
         self.settings = settings
         self.block_inference_on_training = block_inference_on_training
         self.updates_per_batch = settings.gradient_steps

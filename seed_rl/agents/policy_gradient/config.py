@@ -101,7 +101,7 @@ class StepConfig(Checked):
     block_inference_on_training: bool = option(
         True,
         "Whether inference waits while a training step runs, so that all new steps use the new "
-        "weights. False: acting continues, which is faster and slightly off-policy.",
+        "weights. False: acting continues, which is faster and off-policy by a few training steps.",
     )
 
 

@@ -103,6 +103,22 @@ def steps_of(size, mask):
     )
 
 
+def test_a_recurrent_network_is_refused_before_it_acts():
+    """Guards against the refusal after minutes, when the first unrolls are complete."""
+    distribution = categorical_distribution(3, tf.int64)
+    settings = MinibatchSettings("split")
+    images = spaces.Box(0, 255, (42, 42, 1), np.uint8)
+
+    def create(**network):
+        config = ConvNetworkConfig(**network)
+        factory = functools.partial(create_network, images, distribution, config)
+        PQN(PQNConfig(), settings, context(factory, distribution, images, spaces.Discrete(3)))
+
+    create(stack_size=2)  # Frames are stacked before they are split.
+    with pytest.raises(UserError, match="recurrent state.*--batch_mode=shuffle"):
+        create(stack_size=2, lstm_sizes=(8,))
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0])
 def test_training_environments_explore_at_epsilon_and_others_at_their_own(epsilon):
     """Guards both rates, and that neither greedy nor random actions are masked ones."""

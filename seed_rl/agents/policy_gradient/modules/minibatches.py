@@ -29,6 +29,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.training import mean_result
 from seed_rl.common.networks import row_ops
+from seed_rl.common.networks.recurrent_network import AgentState
 from seed_rl.common.normalization import replicated
 from seed_rl.common.types import Unroll
 
@@ -117,6 +118,23 @@ def run_epochs(
     return mean_of_steps(step, settings.gradient_steps)
 
 
+def memory(network: Any) -> Any:
+    """The initial state that `with_stacks` will leave, as far as is known without a batch."""
+    state = network.initial_state(1)
+    if isinstance(state, AgentState):
+        return state.core_state
+    return () if hasattr(network, "stacked") else state
+
+
+def refuse_memory(state: Any) -> None:
+    """Raises a `UserError` if the network has a recurrent state."""
+    if tf.nest.flatten(state):
+        raise UserError(
+            "The network has a recurrent state, so its unrolls cannot be split into transitions: "
+            f"--batch_mode={REPEAT} and --batch_mode={SHUFFLE} keep them whole."
+        )
+
+
 def split_into_transitions(
     loss: GeneralizedOnPolicyLoss, batch: Unroll, rewards: tf.Tensor | None = None
 ) -> Arguments:
@@ -131,11 +149,7 @@ def split_into_transitions(
     Raises:
       UserError: there is a recurrent state.
     """
-    if tf.nest.flatten(batch.agent_state):
-        raise UserError(
-            "The network has a recurrent state, so its unrolls cannot be split into transitions: "
-            f"--batch_mode={REPEAT} and --batch_mode={SHUFFLE} keep them whole."
-        )
+    refuse_memory(batch.agent_state)
     targets, advantages = loss.compute_advantages(*batch, rewards=rewards)
     steps = tf.nest.map_structure(
         lambda t: t[:-1], (batch.prev_actions, batch.env_outputs, batch.agent_outputs)

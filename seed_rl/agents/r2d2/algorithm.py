@@ -15,7 +15,7 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.inference.network_calls import call_network, check_output
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import replicas
 from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
@@ -89,11 +89,8 @@ class R2D2(ReplayAlgorithm):
 
     def _check(self, output: Any) -> None:
         """Refuses outputs that would act or train in an unintended way, or not at all."""
-        if missing := [name for name in AgentOutput._fields if not hasattr(output, name)]:
-            raise UserError(
-                "R2D2's network must return AgentOutput(action, q_values), but "
-                f"{type(output).__name__} has no {', '.join(missing)}."
-            )
+        form, floats = "AgentOutput(action, q_values)", ("q_values",)
+        check_output(output, form, required=AgentOutput._fields, float32=floats)
         q_values, n = output.q_values, self._num_actions
         if not q_values.shape.is_compatible_with([None, n]):
             raise UserError(

@@ -284,7 +284,7 @@ def _of_actions(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(fixed)
         q = q_of(fixed)
-    slopes = tf.nest.flatten(tape.gradient(q, fixed))
+    slopes = tf.nest.flatten(tape.gradient(q, fixed, unconnected_gradients="zero"))
     q = tf.stop_gradient(q)
     for slope, free, value in zip(
         slopes, tf.nest.flatten(actions), tf.nest.flatten(fixed), strict=True

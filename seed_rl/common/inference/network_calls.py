@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -59,3 +60,29 @@ def _checked(network: Any, returned: Any) -> tuple[Any, Nest]:
         return returned[0], returned[1]
     name, given = type(network).__name__, type(returned).__name__
     raise UserError(f"The network {name} must return (AgentOutput, new state), not {given}.")
+
+
+def check_output(output: Any, form: str, required: Sequence[str], float32: Sequence[str]) -> None:
+    """Refuses an output without `required` fields, or with `float32` ones of another type.
+
+    Args:
+      output: what the network returned first.
+      form: what it must return, for the message.
+      required: names of fields.
+      float32: names of fields, which an output may lack.
+
+    Raises:
+      UserError: see above.
+    """
+    if missing := [name for name in required if not hasattr(output, name)]:
+        raise UserError(
+            f"The network must return {form}, but {type(output).__name__} has no "
+            f"{', '.join(missing)}."
+        )
+    for name in float32:
+        value: Any = getattr(output, name, None)
+        if tf.is_tensor(value) and value.dtype != tf.float32:
+            raise UserError(
+                f"The network's {name} is {value.dtype.name}, but must be float32: cast it at the "
+                "end, whatever type the layers compute in."
+            )

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.inference.network_calls import call_network, check_output
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext
 from seed_rl.common.nest import Nest
@@ -68,12 +68,12 @@ class ActorCriticAlgorithm(Algorithm):
 
     def _check(self, output: Any) -> None:
         """Refuses outputs that would act or train in an unintended way, or not at all."""
-        if missing := [name for name in ("action", "policy_logits") if not hasattr(output, name)]:
-            raise UserError(
-                "The network must return AgentOutput(action, policy_logits, baseline) of "
-                f"seed_rl.common.networks.actor_critic, but {type(output).__name__} has no "
-                f"{', '.join(missing)}."
-            )
+        check_output(
+            output,
+            "AgentOutput(action, policy_logits, baseline) of seed_rl.common.networks.actor_critic",
+            required=("action", "policy_logits"),
+            float32=("policy_logits", "baseline"),
+        )
         # A subclass with a loss of its own may have other values, even nests.
         logits, n = output.policy_logits, self.distribution.param_size
         if tf.is_tensor(logits) and not logits.shape.is_compatible_with([None, n]):
@@ -82,12 +82,6 @@ class ActorCriticAlgorithm(Algorithm):
                 "parameters of the action distribution."
             )
         baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics.
-        for name, value in (("policy_logits", logits), ("baseline", baseline)):
-            if tf.is_tensor(value) and value.dtype != tf.float32:
-                raise UserError(
-                    f"The network's {name} is {value.dtype.name}, but must be float32: cast it at "
-                    "the end, whatever type the layers compute in."
-                )
         if not tf.is_tensor(baseline):
             return
         if baseline.shape.rank == 0 or baseline.shape[1:] == [1]:

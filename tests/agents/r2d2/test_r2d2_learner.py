@@ -284,6 +284,12 @@ def test_divergence_is_told():
             run.algorithm.check()
 
 
+class InHalfPrecision(DuelingLSTM):
+    def __call__(self, *args, **kwargs):
+        output, state = super().__call__(*args, **kwargs)
+        return output._replace(q_values=tf.cast(output.q_values, tf.bfloat16)), state
+
+
 @pytest.mark.parametrize(
     ("network", "message"),
     [
@@ -294,6 +300,10 @@ def test_divergence_is_told():
         (
             lambda n: MLPandLSTM(categorical_distribution(n, tf.int64), (8,), (8,)),
             r"must return AgentOutput\(action, q_values\), but AgentOutput has no q_values",
+        ),
+        (
+            lambda n: InHalfPrecision(n, VectorEncoder((8,)), 8, 8),
+            "q_values is bfloat16, but must be float32",
         ),
     ],
 )

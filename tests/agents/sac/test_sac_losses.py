@@ -293,6 +293,18 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
     assert all(not g.any() for g in gradients(whole, variables.trainable_variables(target)))
 
 
+def test_critics_may_ignore_a_part_of_the_action():
+    """Guards actions of several boxes: what does not matter has a gradient of 0."""
+    actions = {"used": tf.ones([2, 3, 1]), "ignored": tf.ones([2, 3, 2])}
+    with tf.GradientTape() as tape:
+        tape.watch(actions)
+        q = losses._of_actions(lambda part: 2.0 * part["used"][..., 0], actions, True)
+    gradient = tape.gradient(q, actions)
+    np.testing.assert_array_equal(q, np.full([2, 3], 2.0))
+    np.testing.assert_array_equal(gradient["used"], np.full([2, 3, 1], 2.0))
+    np.testing.assert_array_equal(gradient["ignored"], np.zeros([2, 3, 2]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("quantiles", [1, 5])
 def test_a_policy_learns_to_repeat_what_it_sees(quantiles):

@@ -21,6 +21,7 @@ from tests.helpers import run_python
         ("HalfCheetah", "mujoco", "--env_name=HalfCheetah"),
         ("gym:HalfCheetah-v5", "gym", "--env_name=HalfCheetah-v5"),
         ("CartPole-v1", "gym", "--env_name=CartPole-v1"),
+        ("Blackjack-v1", "gym", "--env_name=Blackjack-v1"),  # ALE has one, of other versions.
         ("my_env:Maze", "gym", "--env_name=my_env:Maze"),
         ("mujoco:my_env:Maze", "mujoco", "--env_name=my_env:Maze"),
         ("academy_empty_goal_close", "football", "--game=academy_empty_goal_close"),

@@ -54,7 +54,8 @@ def rom_name(game: str, names: Iterable[str]) -> str:
       UserError: there is no such game; suggests similar names.
     """
     known = {_key(name): name for name in names}
-    bare = _key(re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", game))
+    # Other versions are not ALE's: Blackjack-v1 is Gymnasium's game of cards.
+    bare = _key(re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v[045]$", "", game))
     if bare not in known:
         titles = similar(bare, known.values(), 0.5) or ["Pong", "Breakout", "SpaceInvaders"]
         raise UserError(f"Unknown Atari game '{game}'. Did you mean {', '.join(titles)}?")

@@ -96,6 +96,19 @@ def refusing(env: Any, result: Any) -> Any:
     raise UserError("The level is locked.")
 
 
+def second(fail: Any) -> Any:
+    """Makes a `Good` environment, but calls `fail` before every second one."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(None)
+        if len(made) % 2 == 0:
+            fail()
+        return Good()
+
+    return make
+
+
 class SelfResetting(Good):
     """Resets itself at the end, to the same start as always."""
 
@@ -144,7 +157,10 @@ FAULTS: dict[str, Any] = {
     "shape": at(3, lambda r: (r[0][:1], *r[1:])),
     "dtype": at(3, lambda r: (r[0].astype(np.complex64), *r[1:])),
     "structure": at(3, lambda r: ({"place": r[0]}, *r[1:])),
-    "list": at(3, lambda r: ([*r[0]], *r[1:])),
+    "list": at(3, lambda r: (r[0].tolist(), *r[1:])),
+    "info": at(3, lambda r: (*r[:4], None)),
+    "second_exits": second(lambda: sys.exit(3)),
+    "second_hangs": second(lambda: time.sleep(60)),
     "other_dtype": at(3, lambda r: (r[0].astype(np.float64), *r[1:])),
     "wrapped": fault(
         observation_space=spaces.Box(-100, 100, (2,), np.int8),
@@ -204,6 +220,10 @@ FAULTS: dict[str, Any] = {
         observation_space=spaces.Box(0, 255, (2,), np.uint8),
         observation=lambda self: np.ones(2),
     ),
+    "wraps": fault(
+        observation_space=spaces.Box(0, 255, (2,), np.uint8),
+        observation=lambda self: np.array([300, 0], np.uint16),
+    ),
 }
 FAULTS |= {
     "goal_reward": lambda: Reach(compute_reward=lambda a, d, info: Reach.reward(a, d) - 1),
@@ -213,7 +233,8 @@ MUST = {
     **{"goal_reward": "compute_reward returns", "goal_batch": "shape [] for arrays of 200 goals"},
     **{"raises": "ZeroDivisionError", "hangs": "did not return within", "nan": "contains NaN"},
     **{"shape": "shape [1]; its space says [2]", "dtype": "complex64", "structure": "dict"},
-    **{"list": "returned a list", "choice": "the value [2, 0], which is not in its space"},
+    "choice": "the value [2, 0], which is not in its space",
+    **{"info": "the last a dictionary", "wraps": "is uint16; its space says uint8"},
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
     **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
     **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
@@ -228,7 +249,9 @@ SHOULD = {
         "other_dtype": "returned float64",
         "integers": "returned float64",
         "fractions": "its space is",
+        "list": "returned float64",
     },
+    **{"second_exits": "it called sys.exit()", "second_hangs": "it did not return within"},
     "shared": "while a second environment",
     "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
@@ -246,19 +269,21 @@ def found(name: str, config: CheckConfig = QUICK) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [*MUST, *SHOULD])
 def test_each_fault_is_found(name: str) -> None:
     """Its name, severity and message, and no other fault that stops training."""
-    config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
+    config = CheckConfig(200, 0.0, 0.2) if name.endswith("hangs") else QUICK
     findings = found(name, config)
     kind = {
         "raises_in_reset": "raises",
         "exits": "raises",
-        "list": "structure",
+        "info": "step_result",
+        "wraps": "dtype",
+        **dict.fromkeys(("second_exits", "second_hangs"), "single"),
         "wrapped": "bounds",
         "nan_reward": "nan",
         "large_integer": "nan",
         "success": "reward",
         "successes": "reward",
         "score": "reward",
-        **dict.fromkeys(("integers", "fractions"), "other_dtype"),
+        **dict.fromkeys(("integers", "fractions", "list"), "other_dtype"),
         "bytes": "dtype",
         "mask_method": "mask_name",
     }

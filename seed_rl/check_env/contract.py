@@ -102,10 +102,10 @@ class Contract:
         call = f"step() number {next(self._calls)}"
         with self.findings.of(call, self._timeout_s):
             result = self.env.step(action)
-        if not (isinstance(result, tuple) and len(result) == 5):
+        if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], dict)):
             self.findings.must(
                 "step_result",
-                f"{call} returned {_kind(result)} instead of five values.",
+                f"{call} returned {_kind(result)} instead of five values, the last a dictionary.",
                 "The actor fails at its first step.",
                 "Return observation, reward, terminated, truncated, info.",
             )
@@ -123,12 +123,9 @@ class Contract:
 
     def _find_masks(self) -> None:
         env, space = self.env, self.env.observation_space
-        try:
-            with self.findings.of("reset()", self._timeout_s):
-                name = type(env.unwrapped).__name__
-                self.masks = action_masks.find_masks(env, space, env.action_space, name)
-        except UserError as error:
-            self._bad_mask(str(error))
+        with self.findings.of("reset()", self._timeout_s):
+            name = type(env.unwrapped).__name__
+            self.masks = action_masks.find_masks(env, space, env.action_space, name)
 
     def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
         if self.masks is None:
@@ -186,6 +183,8 @@ class Contract:
         space = self.env.observation_space
         try:
             specs = space_lib.specs(space)
+            if isinstance(space, spaces.Box) and isinstance(value, list):
+                value = np.asarray(value)  # As training does.
             leaves = nest.flatten(nest.map_structure(lambda spec, leaf: leaf, specs, value))
         except (ValueError, KeyError, TypeError, UserError):
             self.findings.must(
@@ -247,11 +246,11 @@ class Contract:
         choice = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
         as_declared = self._raw or choice or spec.dtype == np.uint8  # Others become float32.
         expected = spec.dtype if as_declared else np.dtype(np.float32)
-        if leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, expected, "same_kind"):
+        if leaf.dtype != spec.dtype and not space_lib.converts(leaf, expected):
             self.findings.must(
                 "dtype",
                 f"{call}: {spec.name} is {leaf.dtype.name}; its space says {spec.dtype.name}.",
-                "The actor exits with an error, because it would have to round the values.",
+                "The actor exits with an error, because it would have to change the values.",
                 f"Return it as np.{spec.dtype.name}, or declare np.{leaf.dtype.name}.",
             )
             raise Unusable
@@ -273,13 +272,16 @@ class Contract:
 
     def _check_beside_another(self, make: Callable[[], Any], alone: list[Any]) -> None:
         """Whether another environment in the same process changes an episode."""
+        failed = Findings()
         try:
-            other = env_adapters.as_gymnasium(make())
-            other.reset(seed=_SEED + 1)
-        except Exception as error:
+            with failed.of("Creating and resetting it", self._timeout_s):
+                other = env_adapters.as_gymnasium(make())
+                other.reset(seed=_SEED + 1)
+        except Unusable:
+            (cause,) = failed
             self.findings.should(
                 "single",
-                f"A second environment cannot be created in the same process: {error!r}.",
+                f"The same process cannot have a second environment. {cause.what}",
                 "Actors must have one environment each (ENVS_PER_ACTOR 1).",
                 "Let each environment have its own simulator, port and files.",
             )

@@ -232,16 +232,23 @@ class BatchBuffer:
             array[row] = fitting(spec, leaf, owner)
 
 
+def converts(array: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    """Whether an array may be cast to `dtype`: nothing is rounded to integers or wraps around."""
+    return array.dtype == dtype or (
+        np.can_cast(array.dtype, dtype, "same_kind")
+        and (dtype.kind == "f" or np.array_equal(array.astype(dtype), array))
+    )
+
+
 def fitting(spec: ArraySpec, leaf: Any, owner: str, size: int | None = None) -> np.ndarray:
     """`leaf` as an array [*spec.shape], or with a `size` [size, *spec.shape].
 
     Raises:
-      UserError: shape or type do not match; the message begins with `owner`.
+      UserError: shape, type or integers do not match; the message begins with `owner`.
     """
     leaf = np.asarray(leaf)
-    if leaf.shape != (spec.shape if size is None else (size, *spec.shape)) or not (
-        leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
-    ):
+    shape = spec.shape if size is None else (size, *spec.shape)
+    if leaf.shape != shape or not converts(leaf, spec.dtype):
         each = "" if size is None else f" for each of {size} environments"
         raise UserError(
             f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.spaces import describe, parse, specs
+from seed_rl.common.acting.spaces import describe, fitting, parse, specs
 from seed_rl.common.errors import UserError
 
 DISTINCT = [
@@ -50,6 +50,14 @@ def test_spaces_that_cannot_be_used_are_refused(space: Any, message: str) -> Non
     """Guards against tracebacks of NumPy and TensorFlow."""
     with pytest.raises(UserError, match=f"observation space .*{message}"):
         specs(space)
+
+
+def test_integers_do_not_wrap_around() -> None:
+    """Guards against 44 in the place of 300; smaller numbers may have a larger type."""
+    byte = specs(spaces.Box(0, 255, (2,), np.uint8))
+    assert fitting(byte, np.array([0, 255], np.uint16), "It").tolist() == [0, 255]
+    with pytest.raises(UserError, match=r"uint16\[2\], expected uint8\[2\]"):
+        fitting(byte, np.array([0, 300], np.uint16), "It")
 
 
 def test_a_part_of_a_space_may_be_empty() -> None:

@@ -136,13 +136,19 @@ def env_groups(
     with contextlib.ExitStack() as stack:
         groups = []
         for ids in np.split(env_ids, num_groups):
-            env = _create(environments, ids)
+            env = create(environments, ids)
             stack.callback(env.close)
             groups.append(EnvGroup(env))
         yield groups
 
 
-def _create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
+def create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
+    """Creates the environments with the ids `env_ids` <int32>[k].
+
+    Raises:
+      EnvironmentFailure: they could not be created.
+      UserError: they cannot be used.
+    """
     try:
         if made.create_batch is not None:
             env = made.create_batch(env_ids, made.config)

@@ -20,7 +20,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seed_rl.common.acting.batched_env import BatchedEnvironment, BatchStep
+import numpy as np
+
+from seed_rl.common.acting import env_group
+from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure
 from seed_rl.common.acting.video import Film, VideoWriter
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import parent_death
@@ -79,8 +82,8 @@ def serve(create_env: Callable[[int], Any], request: EnvironmentRequest) -> None
       request: how many, and whether to film.
 
     Raises:
-      EnvironmentFailure: the environment raised.
-      UserError: it cannot be created or recorded, or the video cannot be written.
+      EnvironmentFailure: an environment raised, perhaps when it was created.
+      UserError: it cannot be used or recorded, or the video cannot be written.
     """
     # A hanging call, in a driver say, would not notice that the other end is closed.
     parent_death.signal_me()
@@ -91,7 +94,15 @@ def serve(create_env: Callable[[int], Any], request: EnvironmentRequest) -> None
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:
             stack.callback(video.close)
-        env = BatchedEnvironment(lambda index, _: Film(create_env(index), video), request.envs, 0)
+        made = env_group.Environments(lambda index, _: Film(create_env(index), video))
+        try:
+            env = env_group.create(made, np.arange(request.envs, dtype=np.int32))
+        except EnvironmentFailure as error:
+            if request.envs == 1:
+                raise
+            raise EnvironmentFailure(
+                f"{error} If there can be only one at a time, add --envs=1."
+            ) from error.__cause__
         stack.callback(env.close)
         methods: dict[str, Callable[[Any], Any]] = {"reset": env.reset, "step": env.step}
         with contextlib.suppress(EOFError, ConnectionError):

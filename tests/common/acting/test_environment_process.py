@@ -53,6 +53,19 @@ def test_how_it_fails(capfd: Any) -> None:
             env.reset()
 
 
+@pytest.mark.parametrize("envs", [1, 2])
+def test_environments_that_cannot_be_created(envs: int, capfd: Any) -> None:
+    """Guards the advice for simulators of which there is one per machine."""
+    program = f"""
+from seed_rl.common.acting.environment_process import EnvironmentRequest, serve
+serve(lambda index: 1 / 0, EnvironmentRequest(envs={envs}))
+"""
+    with pytest.raises(SystemExit), EnvironmentProcess([sys.executable, "-c", program]) as env:
+        env.reset()
+    said = capfd.readouterr().err
+    assert "could not be created." in said and ("add --envs=1" in said) == (envs == 2)
+
+
 def test_each_environment_is_made_by_its_index() -> None:
     """Guards the levels of several environments: the first ends its episodes sooner."""
     program = """

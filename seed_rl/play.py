@@ -91,6 +91,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """Plays according to the command line, and prints a table of the episodes.
 
     Raises:
+      SystemExit: its program failed, and printed why.
       UserError: there is no agent, its code is not trusted, or its environment cannot be created
         or shown.
     """
@@ -134,11 +135,19 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             seed=arguments.seed,
         )
         own = ["--run_mode=learner", f"--play_request={request.to_json()}", *_seed(arguments)]
-        start_program(arguments.logdir, saved.record, own, overrides)
+        failure: BaseException | None = None
+        try:
+            start_program(arguments.logdir, saved.record, own, overrides)
+        except (SystemExit, UserError) as error:
+            if not (results.exists() and results.stat().st_size):
+                raise
+            failure = error  # An environment's, perhaps after hours of episodes.
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
         report([Episode(**json.loads(line)) for line in lines], arguments)
+        if failure:
+            raise failure
 
 
 def load_tensorflow() -> None:

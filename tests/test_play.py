@@ -233,6 +233,23 @@ def test_defaults_of_an_evaluation(tmp_path, monkeypatch, flags, envs, episodes)
     assert (tmp_path / "x.json").read_text() == "an earlier evaluation"
 
 
+def test_a_late_failure_costs_no_episodes(tmp_path, monkeypatch, capsys):
+    """Guards hours of an evaluation, whose exit code is still that of the failure."""
+    foreign_run(tmp_path)
+
+    def fail(_, __, own, ___):
+        (request,) = [flag for flag in own if flag.startswith("--play_request=")]
+        results = Path(json.loads(request.partition("=")[2])["results"])
+        results.write_text('{"steps": 3, "reward": 7.5, "score": 7.5}\n')
+        raise SystemExit(1)
+
+    monkeypatch.setattr(play, "start_program", fail)
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path), "--trust"])
+    with pytest.raises(SystemExit, match="1"):
+        play.main(evaluates=True)
+    assert table_rows(capsys.readouterr().out) == [(7.5, 3)]
+
+
 def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
     """Guards users who were sent a logdir: without a terminal, it takes a flag."""
     program = foreign_run(tmp_path)

@@ -8,7 +8,6 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
-import inspect
 import json
 import re
 import sys
@@ -20,8 +19,7 @@ import numpy as np
 from absl import logging
 from gymnasium.envs import registration
 
-from seed_rl.common.acting import vector_environment
-from seed_rl.common.acting.env_adapters import as_gymnasium
+from seed_rl.common.acting.env_adapters import as_gymnasium, parameters, takes
 from seed_rl.common.acting.env_wrappers import RepeatActions, with_frames, wrap_for_agent
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
@@ -144,7 +142,7 @@ def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnviron
     config = config or GymConfig()
     arguments = keyword_arguments(config)
     factory = _factory(config.env_name)
-    if factory is None or "num_envs" in arguments or not vector_environment.is_factory(factory):
+    if factory is None or "num_envs" in arguments or "num_envs" not in parameters(factory):
         return None
     if config.num_action_repeats > 1:
         raise UserError(
@@ -221,7 +219,7 @@ def _factory(name: str) -> Callable[..., Any] | None:
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
     """What `factory` makes, or what Gymnasium makes if that is None."""
     name, render_mode = config.env_name, config.render_mode
-    if render_mode and (factory is None or takes(factory, "render_mode")):
+    if render_mode and (factory is None or is_rendered(name, factory, render_mode)):
         arguments = {**arguments, "render_mode": render_mode}
     try:
         with _told_in_words(name):
@@ -277,10 +275,19 @@ def _nearest(name: str) -> str:
     return ""
 
 
-def takes(function: Any, argument: str) -> bool:
-    """Whether a function has a parameter of this name, or takes any."""
-    parameters = inspect.signature(function).parameters
-    return argument in parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+def is_rendered(name: str, factory: Callable[..., Any], render_mode: str) -> bool:
+    """Whether `factory`, which makes the environment `name`, takes a `render_mode`.
+
+    Raises:
+      UserError: it does not, and so would open no window. (Films need no render mode.)
+    """
+    taken = takes(factory, "render_mode")
+    if not taken and render_mode == "human":
+        raise UserError(
+            f"{name} opens no window: it has no parameter render_mode. Add one, or make a video: "
+            "--video=FILE."
+        )
+    return taken
 
 
 def _attribute(name: str) -> Any:

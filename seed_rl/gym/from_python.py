@@ -160,6 +160,6 @@ def create(render_mode: str | None = None, **arguments: Any) -> Any:
             f"The environment cannot be created in another process ({error}). Modules that it uses "
             "must be installed, or be beside your program or in the working directory."
         ) from error
-    if render_mode and env.takes(factory, "render_mode"):
+    if render_mode and env.is_rendered("The environment", factory, render_mode):
         arguments["render_mode"] = render_mode
     return factory(**arguments)

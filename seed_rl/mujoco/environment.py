@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from seed_rl.common.acting import rewards
+from seed_rl.common.acting.env_adapters import parameters
 from seed_rl.common.acting.env_wrappers import (
     AgentObservations,
     DiscretizeEnvWrapper,
@@ -114,7 +114,7 @@ def _make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[A
     path = Path(config.xml_file).expanduser().absolute()
     if not path.is_file():
         raise UserError(f"--xml_file={config.xml_file}: there is no file {path}.")
-    if "xml_file" not in inspect.signature(gym_env.constructor(config)).parameters:
+    if "xml_file" not in parameters(gym_env.constructor(config)):
         raise UserError(
             f"--xml_file: {config.env_name} does not take a model. Gymnasium's MuJoCo environments "
             "do from version 5 on (HalfCheetah-v5, for instance), and so does any class with a "

@@ -129,6 +129,10 @@ def test_raw_observations() -> None:
         ({"env_name": "CartPole-v1", "env_wrappers": ("json:nope",)}, "json:nope"),
         ({"env_name": "gymnasium:make_vec", "num_action_repeats": 4}, "vector environment"),
         ({"env_name": "CartPole-v1", "env_wrappers": ("CartPole",)}, "module:callable"),
+        (
+            {"env_name": "seed_rl.testing.envs:OldGymEnv", "render_mode": "human"},
+            "no window: it has no parameter render_mode",
+        ),
     ],
 )
 def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> None:
@@ -150,6 +154,8 @@ def test_observations_without_a_fixed_shape() -> None:
 
 
 MODULE = """
+from types import SimpleNamespace
+
 import gymnasium
 from gymnasium.vector import SyncVectorEnv
 
@@ -166,6 +172,12 @@ class Levels:
 
 def make_vector(num_envs):
     return SyncVectorEnv([make] * num_envs)
+
+
+def make_duck(num_envs):
+    made = make_vector(num_envs)
+    names = "reset step num_envs metadata single_observation_space single_action_space".split()
+    return SimpleNamespace(**{name: getattr(made, name) for name in names})
 
 
 def not_a_vector(num_envs):
@@ -199,9 +211,13 @@ def test_a_mistyped_function_is_told(module: str) -> None:
         make("users_env:mak")
 
 
-def test_callables_with_num_envs_make_vector_environments(module: str) -> None:
-    """The actor's environments at once; for the learner, one of them."""
-    config = GymConfig(env_name="users_env:make_vector")
+@pytest.mark.parametrize("name", ["make_vector", "make_duck"])
+def test_callables_with_num_envs_make_vector_environments(module: str, name: str) -> None:
+    """The actor's environments at once; for the learner, one of them.
+
+    Also guards those with Gymnasium's interface but without its base class.
+    """
+    config = GymConfig(env_name=f"{module}:{name}")
     vector = create_batch(np.arange(4, 7), config)
     assert vector is not None and vector.reset(seed=1).shape == (3, 4)
     assert vector.env_ids.tolist() == [4, 5, 6]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -57,7 +57,9 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
             self.env.seed(seed)
         elif seed is not None:
             given["seed"] = seed
-        result = self.env.reset(**_accepted(self.env.reset, given))
+        result = self.env.reset(
+            **{name: value for name, value in given.items() if takes(self.env.reset, name)}
+        )
         if self._is_with_info(result):
             return result
         return result, {}
@@ -81,20 +83,25 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def render(self, mode: str = "rgb_array") -> Any:
         """A picture, or a window with `mode="human"`. The last gym sets it at creation."""
         render: Callable[..., Any] = getattr(self.env, "render", super().render)
-        by_mode = "mode" in inspect.signature(render).parameters
-        return render(mode=mode) if by_mode else render()
+        return render(mode=mode) if "mode" in parameters(render) else render()
 
     def close(self) -> None:
         if hasattr(self.env, "close"):
             self.env.close()
 
 
-def _accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The subset of the keyword arguments that the function accepts."""
-    parameters = inspect.signature(function).parameters
-    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return arguments
-    return {name: value for name, value in arguments.items() if name in parameters}
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function by name; {} if they are not known, as of much native code."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def takes(function: Callable[..., Any], argument: str) -> bool:
+    """Whether a function is known to have a parameter of this name, or to take any."""
+    known = parameters(function)
+    return argument in known or any(p.kind == p.VAR_KEYWORD for p in known.values())
 
 
 def as_gymnasium_space(space: Any) -> spaces.Space[Any]:

@@ -101,7 +101,8 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Repeats each action for some frames, or until an episode or the learner's episode ends.
 
     Rewards and scores (`info["score_reward"]`) are summed; observation and the rest of the infos
-    are those of the last frame.
+    are those of the last frame. Environments with action masks are refused: an action that is
+    allowed at its first frame may be forbidden at the next.
     """
 
     def __init__(self, env: Any, num_frames: int):
@@ -111,6 +112,19 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         metadata = self.env.metadata or {}
         if fps := metadata.get("render_fps"):  # Of what is seen: the last frame of each action.
             self.metadata = {**metadata, "render_fps": fps / num_frames}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Raises a UserError if the environment has action masks."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        if action_masks.KEY in info or action_masks.is_masked(self.env.observation_space):
+            raise UserError(
+                f"--num_action_repeats={self._num_frames}: {type(self.env.unwrapped).__name__} has "
+                f"an {action_masks.KEY}, which may forbid an action before it has been repeated. "
+                "Leave the option out, or let the environment repeat what it allows."
+            )
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         total, score, scored = 0.0, 0.0, False
@@ -153,7 +167,9 @@ def with_frames(env: Any, frame_size: Sequence[int], grayscale: bool, frame_stac
     Raises:
       UserError: a wrapper does not accept observations of this kind.
     """
-    is_vector = isinstance(env, gymnasium.vector.VectorEnv)
+    if not (frame_size or grayscale or frame_stack > 1):
+        return env
+    is_vector = hasattr(env, "single_observation_space")
     kinds: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
     space = env.single_observation_space if is_vector else env.observation_space
     channels_first = is_channels_first(space)
@@ -228,7 +244,7 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
 class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
     """Converts actions to what agents return: every bounded `Box` becomes a vector within [-1, 1].
 
-    `MultiDiscrete` and `MultiBinary` arrays become vectors too. `Dict` and `Tuple` keep their
+    Arrays of `MultiDiscrete` and `MultiBinary` become vectors too. `Dict` and `Tuple` keep their
     structure.
     """
 
@@ -283,10 +299,11 @@ def action_conversion(space: spaces.Space[Any]) -> Conversion:
         assert isinstance(space, spaces.Box)
         vector = spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
         return Conversion(vector, _rescaling(space))
-    if isinstance(space, spaces.MultiDiscrete):
-        choices = spaces.MultiDiscrete(space.nvec.reshape(-1), start=space.start.reshape(-1))
+    if isinstance(space, spaces.MultiDiscrete) and len(space.shape) != 1:
+        nvec, start = space.nvec.reshape(-1), space.start.reshape(-1)
+        choices = spaces.MultiDiscrete(nvec, space.dtype.type, start=start)
         return Conversion(choices, _unflattening(space.shape))
-    if isinstance(space, spaces.MultiBinary):
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) != 1:
         bits = spaces.MultiBinary(int(np.prod(space.shape)))
         return Conversion(bits, _unflattening(space.shape))
     return Conversion(space, lambda action: action)

@@ -22,7 +22,6 @@ DISABLED does not work without it.
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -193,7 +192,13 @@ class VectorEnvironment:
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):
-            return getattr(self.env, name)(*arguments, **named)
+            result = getattr(self.env, name)(*arguments, **named)
+        if not isinstance(result[-1], Mapping):
+            raise UserError(
+                f"{self._name}: {name}() returned a {type(result[-1]).__name__} as info. Return "
+                "one dictionary of arrays for all environments, as gymnasium.vector.VectorEnv does."
+            )
+        return result
 
     def _observation(self, raw: Any, mask: Any) -> Any:
         """Converts the observations, and checks that they fit the space that agents see."""
@@ -279,14 +284,6 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
     @staticmethod
     def _only(observation: Any) -> Any:
         return nest.map_structure(lambda leaf: np.array(leaf[0]), observation)
-
-
-def is_factory(function: Any) -> bool:
-    """Whether calls with `num_envs=k` are meant to return a vector environment."""
-    try:
-        return "num_envs" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # Some builtins have no signature.
-        return False
 
 
 def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:

@@ -13,7 +13,13 @@ from gymnasium import spaces
 
 from seed_rl.common.acting import env_wrappers, goals
 from seed_rl.common.acting.batched_env import BatchedEnvironment
-from seed_rl.common.acting.env_adapters import OldGymAdapter, as_gymnasium, as_gymnasium_space
+from seed_rl.common.acting.env_adapters import (
+    OldGymAdapter,
+    as_gymnasium,
+    as_gymnasium_space,
+    parameters,
+    takes,
+)
 from seed_rl.common.acting.video import Film
 from seed_rl.common.errors import UserError
 from seed_rl.testing import envs
@@ -135,7 +141,9 @@ def test_actions_for_agents() -> None:
         {
             "grip": spaces.Box(0.0, 2.0, (2, 1)),
             "keys": spaces.MultiBinary((2, 2)),
-            "modes": spaces.Tuple([spaces.MultiDiscrete(np.full((1, 2), 3)), spaces.Discrete(4)]),
+            "modes": spaces.Tuple(
+                [spaces.MultiDiscrete(np.full((1, 2), 3), np.int32), spaces.Discrete(4)]
+            ),
             "free": spaces.Box(-np.inf, np.inf, (1,)),
         }
     )
@@ -144,7 +152,7 @@ def test_actions_for_agents() -> None:
     assert isinstance(env.action_space, spaces.Dict)
     assert env.action_space["grip"] == spaces.Box(-1.0, 1.0, (2,), np.float32)
     assert env.action_space["keys"] == spaces.MultiBinary(4)
-    assert env.action_space["modes"][0] == spaces.MultiDiscrete([3, 3])
+    assert env.action_space["modes"][0] == spaces.MultiDiscrete([3, 3], np.int32)
     for _ in range(5):
         env.step(env.action_space.sample())  # The recorder checks each.
     env.step({**env.action_space.sample(), "grip": np.array([-1.0, 0.5], np.float32)})
@@ -162,9 +170,16 @@ def test_actions_of_boxes_that_need_no_scaling(dtype: Any) -> None:
     np.testing.assert_allclose(recorder.actions, expected, rtol=1e-7)
 
 
-def test_environments_that_fit_are_not_wrapped() -> None:
-    """Every wrapper costs time at every step."""
-    env = envs.LifeStepEnv()
+@pytest.mark.parametrize(
+    "env",
+    [
+        envs.LifeStepEnv(),
+        Recorder(spaces.MultiBinary(3)),
+        Recorder(spaces.MultiDiscrete([2, 3], np.int32)),
+    ],
+)
+def test_environments_that_fit_are_not_wrapped(env: Any) -> None:
+    """Every wrapper costs time at every step; one must not change the type of the choices."""
     assert env_wrappers.wrap_for_agent(env) is env
 
 
@@ -206,6 +221,12 @@ def test_seeds_of_environments_with_an_attribute_seed() -> None:
     env = as_gymnasium(Keeps())
     env.reset(seed=4)
     assert env.env.seed == 4
+
+
+def test_native_functions_may_have_no_signature() -> None:
+    """Guards environments of pybind11 from a ValueError; `max` is such a function."""
+    assert not parameters(max) and not takes(max, "seed")
+    assert takes(lambda seed: seed, "seed") and takes(lambda **named: named, "seed")
 
 
 class OldReach(envs.OldGymEnv):
@@ -360,6 +381,14 @@ def test_actions_are_repeated_until_an_end(end: str) -> None:
     assert (observation[0], reward) == (6, 11.0) and info["score_reward"] == 5 + 60
     assert over == [end == "terminated", end == "truncated"]
     assert info.get("learning_episode_over", False) == (end == "life")
+
+
+@pytest.mark.parametrize("place", ["info", "observation"])
+def test_masked_actions_are_not_repeated(place: str) -> None:
+    """Guards against sending an action that is no longer allowed."""
+    env = env_wrappers.RepeatActions(envs.MaskedEnv(place), 2)
+    with pytest.raises(UserError, match="--num_action_repeats=2: MaskedEnv has an action_mask"):
+        env.reset()
 
 
 def test_repeated_actions_leave_no_reward_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:

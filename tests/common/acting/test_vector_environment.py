@@ -358,3 +358,11 @@ def test_one_environment_as_a_single_one(mode: Any) -> None:
         assert truncated == (ending == Walk.TRUNCATE)
         if truncated:
             assert observation[1] == 3  # The last observation, to bootstrap from.
+
+
+def test_an_info_per_environment_is_an_error_for_users() -> None:
+    """Guards against an AttributeError, for which the actor would be restarted for ever."""
+    env = WithoutRows(2, AutoresetMode.NEXT_STEP)
+    env.reset = lambda **_: (np.zeros((2, 3)), [{}, {}])  # type: ignore[method-assign]
+    with pytest.raises(UserError, match=r"0 to 1: reset\(\) returned a list as info. Return one"):
+        VectorEnvironment(env, range(2)).reset()

@@ -68,7 +68,12 @@ class Process:
         return self._popen is not None
 
     def start(self) -> None:
-        """Starts or restarts it."""
+        """Starts or restarts it.
+
+        Raises:
+          OSError: it cannot be started, and has not lived.
+        """
+        self._started = self._ended = time.monotonic()
         with files.open_no_link(self.log, "ab") as log:
             self._log_start = log.tell()
             self._popen = subprocess.Popen(
@@ -80,7 +85,6 @@ class Process:
                 start_new_session=True,
                 preexec_fn=die_with_parent(os.getpid(), self._death_signal, self._niceness),
             )
-        self._started = time.monotonic()
 
     def poll(self) -> int | None:
         """The exit code (negative: the signal that killed it); None while it runs.

@@ -25,7 +25,8 @@ class RunLock:
 
     Args:
       logdir: the run's directory; created if missing.
-      patience_s: how long to wait for the cleanup of a run whose supervisor was killed.
+      patience_s: how long to wait for the cleanup of a run whose supervisor was killed, or is not
+        a process of this machine.
       say: reports that we are waiting.
       what: what takes the directory, for messages.
 
@@ -61,7 +62,10 @@ class RunLock:
                     "with --logdir=DIR."
                 )
             if waited > 1 and not reported:
-                say(f"waiting for the killed run in {logdir} to clean up ...")
+                say(
+                    f"waiting for the end of the run in {logdir}: it was killed, or is on another "
+                    "machine ..."
+                )
                 reported = True
             time.sleep(0.1)
         try:

@@ -251,7 +251,10 @@ class Supervisor:
         if actor.start_at is not None:
             if time.monotonic() >= actor.start_at:
                 actor.start_at = None
-                self._start(process)
+                try:
+                    self._start(process)
+                except Failure as failure:  # Memory or processes may be short for a while.
+                    self._crashed(actor, failure.code, str(failure), str(failure))
             return
         code = process.poll()
         if code is None:
@@ -260,18 +263,20 @@ class Supervisor:
         if code == 0 and report and report.phase in ("saving", "done"):
             return  # The learner has told it that training is done.
         self._guardian.forget(process.pid)
-        pause = actor.crashed(code, trains=self._state.phase != "starting")
-        self._check_hope(actor, code)
-        actor.start_at = time.monotonic() + pause
         why = "".join(f": {line}" for line in process.tail(1) if code > 0)
         if code == 0:
             why = " unexpectedly (does its environment exit the program?)"
-        self._panel.say(
-            f"{process.name} {describe_exit(code)}{why}; restarting it in {pause:g} s "
-            f"({process.log})"
-        )
+        what = f"{process.name} {describe_exit(code)}{why}"
+        self._crashed(actor, code, what, process.last_words(code))
 
-    def _check_hope(self, actor: SupervisedActor, code: int) -> None:
+    def _crashed(self, actor: SupervisedActor, code: int, what: str, details: str) -> None:
+        """Has the actor restarted after a pause, if that may help."""
+        pause = actor.crashed(code, trains=self._state.phase != "starting")
+        self._check_hope(actor, code, details)
+        actor.start_at = time.monotonic() + pause
+        self._panel.say(f"{what}; restarting it in {pause:g} s ({actor.process.log})")
+
+    def _check_hope(self, actor: SupervisedActor, code: int, details: str) -> None:
         """Fails the run once no actor is worth restarting; while one works, it continues.
 
         An actor that could not even start fails it immediately: the user should fix that first.
@@ -282,8 +287,8 @@ class Supervisor:
         if works and not actor.cannot_start:
             return
         if code == UserError.exit_code:
-            raise Failure(actor.process.last_words(code), UserError.exit_code)
-        raise Failure(f"every actor keeps crashing. {actor.process.last_words(code)}")
+            raise Failure(details, UserError.exit_code)
+        raise Failure(f"every actor keeps crashing. {details}")
 
     def _look_after_tensorboard(self) -> None:
         """Starts TensorBoard once training has begun: until then the learner needs the CPU."""
@@ -291,7 +296,11 @@ class Supervisor:
             return
         if not self._tensorboard.started:
             if self._state.phase == "training":
-                self._start(self._tensorboard)
+                try:
+                    self._start(self._tensorboard)
+                except Failure as failure:
+                    self._panel.say(f"{failure}; training continues")
+                    self._tensorboard = None
         elif (code := self._tensorboard.poll()) is not None:
             self._guardian.forget(self._tensorboard.pid)
             why = "".join(f": {line}" for line in self._tensorboard.tail(1))
@@ -310,16 +319,20 @@ class Supervisor:
             self._proxy_served |= self._proxy.lifetime_s >= _PROXY_SERVES_S
             if not self._proxy_served:
                 raise Failure(self._proxy.last_words(code), UserError.exit_code)
-            self._proxy_crashes.crashed(self._proxy.lifetime_s)
-            pause_s = self._proxy_crashes.pause_s
-            self._proxy_start = time.monotonic() + pause_s
-            self._panel.say(
-                f"the proxy {describe_exit(code)}; restarting it in {pause_s:g} s "
-                f"({self._proxy.log})"
-            )
+            self._restart_proxy(self._proxy, f"the proxy {describe_exit(code)}")
         elif time.monotonic() >= self._proxy_start:
             self._proxy_start = None
-            self._start(self._proxy)
+            try:
+                self._start(self._proxy)
+            except Failure as failure:
+                self._restart_proxy(self._proxy, f"the {failure}")
+
+    def _restart_proxy(self, proxy: Process, why: str) -> None:
+        """Has the proxy restarted after a pause."""
+        self._proxy_crashes.crashed(proxy.lifetime_s)
+        pause_s = self._proxy_crashes.pause_s
+        self._proxy_start = time.monotonic() + pause_s
+        self._panel.say(f"{why}; restarting it in {pause_s:g} s ({proxy.log})")
 
     def _show(self, doing: str | None = None) -> None:
         report = self._state.progress()
@@ -383,8 +396,12 @@ class Supervisor:
         for process in self._learners:
             self._guardian.forget(process.pid)
         self._show()
-        if self._restart_learners(learner, code):
-            return None
+        if self._restarts_learners(learner, code):
+            if not self._stop_requested:
+                self._state.restart()
+                self._start_learners()
+                return None
+            code = 0  # It has been told of, and no learner runs that could save.
         self._stop_others()
         if code == 0 and self._state.phase == "done":
             self._panel.finish(self._state.ending())
@@ -409,8 +426,8 @@ class Supervisor:
             self._show("ending")
             time.sleep(self._config.poll_s)
 
-    def _restart_learners(self, learner: Process, code: int) -> bool:
-        """Restarts all learners after one has crashed, unless that would not help."""
+    def _restarts_learners(self, learner: Process, code: int) -> bool:
+        """Whether to restart all learners after one has crashed; waits for the time or a stop."""
         if len(self._learners) == 1 or is_final(code):
             return False
         report = self._state.progress()
@@ -428,9 +445,6 @@ class Supervisor:
         deadline = time.monotonic() + pause
         while time.monotonic() < deadline and not self._stop_requested:
             time.sleep(self._config.poll_s)
-        if not self._stop_requested:
-            self._state.restart()
-            self._start_learners()
         return True
 
     def _stop(self) -> int:
@@ -482,9 +496,13 @@ class Supervisor:
         self._stop_others()
         return code if code is not None else -signal.SIGKILL
 
-    def _stop_others(self) -> None:
+    def _others(self) -> list[Process]:
+        """All processes but the learners."""
         others = [actor.process for actor in self._actors]
-        others += [process for process in (self._tensorboard, self._proxy) if process]
+        return others + [process for process in (self._tensorboard, self._proxy) if process]
+
+    def _stop_others(self) -> None:
+        others = self._others()
         for process in others:
             process.terminate()
         deadline = time.monotonic() + self._config.kill_timeout_s
@@ -495,8 +513,7 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         """Kills whatever is still running."""
-        processes = [*self._learners, *(actor.process for actor in self._actors)]
-        processes += [process for process in (self._tensorboard, self._proxy) if process]
+        processes = [*self._learners, *self._others()]
         for process in processes:
             process.kill()
         while any(process.running for process in processes):

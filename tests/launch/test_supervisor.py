@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -92,6 +93,71 @@ def test_a_proxy_that_has_served_is_restarted_until_it_serves_again(tmp_path, mo
     monkeypatch.setattr(supervisor, "_PROXY_SERVES_S", 60.0)  # However busy this machine is.
     code, said = run()
     assert code == 2 and any("broken" in line for line in said)
+
+
+@pytest.mark.parametrize("most_failures", [6, 1])
+def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures):
+    """Guards a run from a short lack of memory or processes, and a run without TensorBoard."""
+    original, started = Process.start, collections.Counter()
+
+    def start(process):
+        started[process.name] += 1
+        if (process.name, started[process.name]) in {
+            ("TensorBoard", 1),
+            ("actor 0", 1),
+            ("actor 0", 3),
+            ("proxy", 2),
+        }:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        original(process)
+
+    monkeypatch.setattr(Process, "start", start)
+    monkeypatch.setattr(supervisor, "_PROXY_SERVES_S", 0.1)
+    monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
+    report = progress.Progress(0, 1, "training", 0, 9, 1, 0, None, 0, 1, None, 0)
+    (tmp_path / "report").write_text(json.dumps(dataclasses.asdict(report)))
+    for name in ("actor", "proxy"):
+        (tmp_path / name).touch()
+    learner = f"cd {tmp_path}; mv report run/progress.json; "
+    learner += "until [ $(wc -l < actor) = 2 -a $(wc -l < proxy) = 2 ]; do sleep 0.1; done"
+    others = f"sleep 0.2; echo >> {tmp_path}/%s; [ $(wc -l < {tmp_path}/%s) = 1 ] || sleep 60"
+    proxy = mock.MagicMock(**{"command.return_value": ["sh", "-c", others.replace("%s", "proxy")]})
+    proxy.environment.return_value = {}
+    commands = [lambda *_, script=script: ["sh", "-c", script] for script in (learner, others)]
+    commands[1] = lambda *_: ["sh", "-c", others.replace("%s", "actor")]
+    restarts = RestartPolicy(first_pause_s=0.01, most_failures=most_failures)
+    config = supervisor.SupervisorConfig(tmp_path / "run", 1, restarts=restarts, poll_s=0.01)
+    panel = mock.MagicMock()
+    run = supervisor.Supervisor(config, *commands, ["true"], panel, lambda _: proxy)
+    assert run.run() == (0 if most_failures > 1 else 1)
+    said = [call.args[0] for call in panel.say.call_args_list]
+    fails = "cannot be started: [Errno 11] Resource temporarily unavailable"
+    if most_failures == 1:
+        assert said == [f"error: every actor keeps crashing. actor 0 {fails}"]
+        return
+    assert f"TensorBoard {fails}; training continues" in said
+    (crash,) = [line for line in said if f"the proxy {fails}; restarting it in " in line]
+    assert len([line for line in said if f"actor 0 {fails}; restarting it in " in line]) == 2
+
+
+def test_ctrl_c_before_learners_start_again(tmp_path, monkeypatch):
+    """Guards a clean stop from being told as an error of a learner that had lost another."""
+    monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
+    report = progress.Progress(0, 1, "training", 5, 9, 1, 5, None, 0, 1, None, 0)
+    (tmp_path / "report").write_text(json.dumps(dataclasses.asdict(report)))
+    learners = [f"mv {tmp_path}/report {tmp_path}/run/progress.json; sleep 0.3; exit 6", "exit 1"]
+    panel = mock.MagicMock()
+    panel.say.side_effect = lambda text: os.kill(os.getpid(), signal.SIGINT)
+    config = supervisor.SupervisorConfig(
+        tmp_path / "run", 2, learners=2, restarts=RestartPolicy(first_pause_s=60)
+    )
+    run = supervisor.Supervisor(
+        config, lambda i, _: ["sh", "-c", learners[i]], lambda *_: ["sleep", "60"], None, panel
+    )
+    assert run.run() == 0
+    (said,) = [call.args[0] for call in panel.say.call_args_list]
+    assert "learner 1 exited with code 1; restarting all learners" in said
+    assert "stopped; nothing was saved" in panel.finish.call_args.args[0]
 
 
 def test_a_second_start_goes_on_and_fresh_moves_aside(start, tmp_path):
@@ -310,7 +376,7 @@ def test_a_new_run_waits_for_what_a_killed_one_left(start):
     run.signal(signal.SIGKILL)
     run.wait()
     second = start("end", "run", "1")
-    wait_until(lambda: "waiting for the killed run in" in second.text())
+    wait_until(lambda: "waiting for the end of the run in" in second.text())
     assert is_alive(old)
     (run.logdir / "quit").touch()
     assert second.wait() == 0

@@ -15,6 +15,7 @@ for argument in "$@"; do
   if [[ "$argument" == --docker ]]; then docker=true; else arguments+=("$argument"); fi
 done
 set -- "${arguments[@]}"
+path="$root${PYTHONPATH:+:$PYTHONPATH}"
 # Arguments are checked before anything is installed, so use any available Python.
 python="$root/.venv/bin/python"
 [[ -x "$python" ]] || python="${PYTHON:-python3}"
@@ -26,9 +27,9 @@ if ! command -v "$python" > /dev/null; then
   python="$root/.venv/bin/python"
 fi
 case " $* " in
-  *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments "$@" ;;
+  *" --help "* | *" -h "*) PYTHONPATH="$path" exec "$python" -m seed_rl.launch.arguments "$@" ;;
 esac
-extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.arguments "$@")"
+extras="$(PYTHONPATH="$path" "$python" -m seed_rl.launch.arguments "$@")"
 if "$docker"; then
   exec "$root/docker/run.sh" "$@"
 fi

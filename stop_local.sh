@@ -7,4 +7,4 @@ set -euo pipefail
 root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 python="$root/.venv/bin/python"
 [[ -x "$python" ]] || python="${PYTHON:-python3}"
-PYTHONPATH="$root" exec "$python" -m seed_rl.launch.stop "$@"
+PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -m seed_rl.launch.stop "$@"

@@ -218,7 +218,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         if "expose" not in own:
             own.setdefault("server_address", _DEFAULT_ADDRESS)
     learners = _count(own.get("learners", "1"), "--learners")
-    _check_learners(own, learners, actors)
+    _check_learners(game, own, learners, actors)
     return RunOptions(
         game=game,
         agent=agent,
@@ -334,9 +334,13 @@ def _check_seeds(game: str, own: dict[str, str], passed_on: Sequence[str]) -> No
         raise UserError(f"--seeds={own['seeds']} sets --seed itself, from 1 on: leave --seed out.")
 
 
-def _check_learners(own: dict[str, str], learners: int, actors: int) -> None:
+def _check_learners(game: str, own: dict[str, str], learners: int, actors: int) -> None:
     if learners == 1:
         return
+    if game == EXTERNAL:
+        raise UserError(
+            f"{EXTERNAL} cannot be combined with --learners={learners}: its actors connect to one."
+        )
     for name in ("expose", "server_address"):
         if name in own:
             raise UserError(

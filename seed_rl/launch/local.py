@@ -286,6 +286,11 @@ def main(
     try:
         options = dataclasses.replace(run_arguments.parse(arguments), typed=typed)
         check_memory(options)
+        if any(flag.startswith("--stopped_exit_code") for flag in options.flags):
+            raise UserError(
+                "--stopped_exit_code cannot be set here: a stopped run exits with 0, and "
+                '"phase" in DIR/progress.json says that it has not finished.'
+            )
         if options.seeds:
             sys.stdout.flush()
             os.execv(sys.executable, [sys.executable, "-m", _STUDY, "seeds", *arguments])
@@ -313,6 +318,8 @@ def main(
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # While it waits for the directory.
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ def test_what_cannot_start_external_actors_says_so() -> None:
     line = ["external", "ppo", "2", *SPACES, "--total_environment_frames=1000"]
     with pytest.raises(UserError, match="external cannot be combined with --seeds"):
         arguments.parse([*line, "--seeds=3"])
+    with pytest.raises(UserError, match="external cannot be combined with --learners=2"):
+        arguments.parse([*line, "--learners=2"])
     with pytest.raises(UserError, match=r"A cluster cannot start external actors. .* --expose"):
         cluster_run.parse(line)
 

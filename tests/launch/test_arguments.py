@@ -26,9 +26,18 @@ def two_games(tmp_path, monkeypatch):
     monkeypatch.setattr(games, "_PACKAGE", tmp_path)
 
 
-def test_ctrl_c_while_the_program_checks_its_flags_is_no_traceback(monkeypatch):
-    monkeypatch.setattr(local, "ask_program", mock.Mock(side_effect=KeyboardInterrupt))
-    assert local.main(["gym", "vtrace", "1"]) == 130
+@pytest.mark.parametrize("waiting", ["ask_program", "create_supervisor"])
+def test_ctrl_c_before_the_start_is_no_traceback(tmp_path, monkeypatch, waiting):
+    """While the program checks its flags, and while another run holds the directory."""
+    monkeypatch.setattr(local, "ask_program", lambda options: options)
+    monkeypatch.setattr(local, waiting, mock.Mock(side_effect=KeyboardInterrupt))
+    assert local.main(["gym", "vtrace", "1", f"--logdir={tmp_path}"]) == 130
+
+
+def test_stopped_exit_code_is_refused(capsys):
+    """Guards clean stops, which the supervisor would report as failures of the learner."""
+    assert local.main(["gym", "vtrace", "1", "--stopped_exit_code=75"]) == 2
+    assert "--stopped_exit_code cannot be set here" in capsys.readouterr().err
 
 
 def test_defaults():
@@ -282,6 +291,15 @@ def test_help_of_an_agent_lists_its_options(repository, line):
     for words in ("usage: ./run_local.sh GAME", "--restart=fresh", "--env_name", "--trace_lambda"):
         assert words in result.stdout
     assert "python -m seed_rl.gym" not in result.stdout
+
+
+def test_help_of_a_program_that_imports_from_pythonpath(repository, tmp_path):
+    """Guards the module path of the user, which a run itself has, too."""
+    program(tmp_path, "lib/my_library.py")
+    own = program(tmp_path, text="import my_library\nprint('its options')")
+    variables = {"PYTHONPATH": str(tmp_path / "lib")}
+    result = run(repository / "run_local.sh", own, "1", "--help", code=0, variables=variables)
+    assert "its options" in result.stdout
 
 
 def test_help_before_the_installation(monkeypatch, tmp_path, capsys):

@@ -130,7 +130,7 @@ class CollectiveLearner(Learner):
 
     def _save_if_due(self) -> None:
         # All learners skip the same steps.
-        if self._saves and not self._reporter.training_stalled():
+        if self._saves and not self._reporter.skipped_in_a_row():
             self.save()
             self._last_save = time.monotonic()
 

@@ -28,6 +28,7 @@ from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import BATCHES_END, TrainingStep
 from seed_rl.common.monitoring.clips import Clips
 from seed_rl.common.monitoring.reporting import Reporter
+from seed_rl.common.monitoring.skipped_steps import WARN_AFTER
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import StopSignal
@@ -173,8 +174,9 @@ class Learner:
     def train(self, on_trained: Callable[[], object] = lambda: None) -> None:
         """Serves and trains until the run is finished, `stop`, or SIGTERM or SIGINT.
 
-        Saves a checkpoint at the end in any case, unless there was nothing left to train. The
-        signals count only if the main thread calls this.
+        Saves a checkpoint at the end in any case, unless there was nothing left to train, or a stop
+        comes after `WARN_AFTER` skipped steps or more. The signals count only if the main thread
+        calls this.
 
         Args:
           on_trained: called after the last training step, while the server still answers.
@@ -333,6 +335,15 @@ class Learner:
         self._inference.store.close()
         if not finished:
             server.shutdown()  # Experience from here on would be lost.
+            if (skipped := self._reporter.skipped_in_a_row()) >= WARN_AFTER:
+                newest = checkpoint_list.saved_frames(self._logdir)
+                logging.warning(
+                    "Nothing is saved, because the last %d training steps were skipped. The newest "
+                    "checkpoint: %s.",
+                    skipped,
+                    "none" if newest is None else f"{newest:,} frames",
+                )
+                return
         self.save()
         if problem := self._checkpoints.problem:
             newest = checkpoint_list.saved_frames(self._logdir)
@@ -354,7 +365,7 @@ class Learner:
     def _save_if_due(self) -> None:
         due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
         # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
-        if due and not self._reporter.training_stalled():
+        if due and not self._reporter.skipped_in_a_row():
             self.save()
             self._last_save = time.monotonic()
 

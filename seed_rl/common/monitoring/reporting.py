@@ -339,13 +339,13 @@ class Reporter:
         judged = self._episodes.judged_return(self._evaluates)
         return Report(progress, numbers, episodes, judged, last)
 
-    def training_stalled(self) -> bool:
-        """Whether the last training step was skipped; then no checkpoint should be saved.
+    def skipped_in_a_row(self) -> int:
+        """How many training steps up to the last were skipped: their weights may be the cause.
 
         Raises:
           UserError: training has stalled because gradients are not finite.
         """
-        return self._skipped.check() > 0
+        return self._skipped.check()
 
     def _warn_of_pauses(self, train_steps: int) -> None:
         now = time.monotonic()

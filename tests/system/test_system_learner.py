@@ -15,8 +15,8 @@ import threading
 import numpy as np
 import pytest
 
-from seed_rl.common.checkpoints import checkpoints, manifest
-from seed_rl.common.run_files import returns_log
+from seed_rl.common.checkpoints import manifest
+from seed_rl.common.run_files import checkpoint_list, returns_log
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, ClientError, StatusCode
 from seed_rl.grpc.numpy_client import Client
@@ -60,7 +60,9 @@ def learner(place, actors):
 
 def saved(place):
     """Names of the checkpoints, oldest first."""
-    return [entry.path.name for entry in checkpoints.list_checkpoints(place.logdir / "checkpoints")]
+    return [
+        entry.path.name for entry in checkpoint_list.list_checkpoints(place.logdir / "checkpoints")
+    ]
 
 
 def arguments(env_ids, run_id, **changes):
@@ -146,7 +148,7 @@ def test_a_full_disk(place, learner, room):
         calls = client.stats()["functions"]["inference"]["calls"]
         wait_until(lambda: client.stats()["functions"]["inference"]["calls"] > calls + 100)
     assert saved(place) == before and before
-    for entry in checkpoints.list_checkpoints(place.logdir / "checkpoints"):
+    for entry in checkpoint_list.list_checkpoints(place.logdir / "checkpoints"):
         manifest.verify(entry.path)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (unlimited, hard))
     wait_until(lambda: saved(place)[-1] != before[-1], running=learner)
@@ -159,7 +161,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     """The next one skips a truncated checkpoint; actors reconnect to it."""
     wait_until(lambda: len(saved(place)) >= 2, running=learner)
     learner.kill()
-    *_, whole, newest = checkpoints.list_checkpoints(place.logdir / "checkpoints")
+    *_, whole, newest = checkpoint_list.list_checkpoints(place.logdir / "checkpoints")
     data = next(newest.path.glob("variables.data-*"))
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     wait_until(lambda: all("no learner at" in actor.text() for actor in actors))
@@ -186,7 +188,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     # SIGTERM saves all that was learned; remaining actors exit with 0 when stopped.
     learner.send(signal.SIGTERM)
     assert learner.wait() == 0, learner.text()
-    last = checkpoints.list_checkpoints(place.logdir / "checkpoints")[-1]
+    last = checkpoint_list.list_checkpoints(place.logdir / "checkpoints")[-1]
     ended = re.search(r"Ended after (\d+) environment frames", learner.text())
     assert ended is not None and int(ended[1]) == last.step > whole.step
     manifest.verify(last.path)

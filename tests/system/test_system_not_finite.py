@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.run_files import checkpoint_list
 from seed_rl.launch import panel
 from tests.helpers import errors
 from tests.helpers.system_helpers import FAULTY, site
@@ -59,7 +59,7 @@ def test_all_of_them(forks, place):
     for program in (learner, *actors):
         program.send(signal.SIGTERM)
         assert program.wait() == 0, program.text()
-    good = checkpoints.list_checkpoints(place.logdir / "checkpoints")
+    good = checkpoint_list.list_checkpoints(place.logdir / "checkpoints")
 
     # (Other options of the environment would be another run, and refused.)
     for task in range(2):
@@ -72,4 +72,4 @@ def test_all_of_them(forks, place):
     assert "The last 10 training steps were skipped" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert place.progress().phase == "failed"
-    assert checkpoints.list_checkpoints(place.logdir / "checkpoints") == good
+    assert checkpoint_list.list_checkpoints(place.logdir / "checkpoints") == good

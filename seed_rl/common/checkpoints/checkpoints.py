@@ -35,8 +35,7 @@ from seed_rl import __version__
 from seed_rl.common.checkpoints import manifest, misfits
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record, saved_run
-from seed_rl.common.run_files.checkpoint_list import START_OVER
-from seed_rl.common.run_files.checkpoint_list import list_checkpoints as list_checkpoints
+from seed_rl.common.run_files.checkpoint_list import START_OVER, list_checkpoints
 from seed_rl.common.system import files
 
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
@@ -287,7 +286,7 @@ def load_weights(
     agent: Any,
     config: Mapping[str, Any] | None = None,
     network: Collection[str] = (),
-) -> None:
+) -> Path:
     """Loads only an agent's weights from a checkpoint (`--init_checkpoint`).
 
     Args:
@@ -298,6 +297,9 @@ def load_weights(
       config: all options by name, to report which of them differ if the weights do not fit.
       network: names of the options that define the network; a difference among them causes a
         warning even if the weights fit.
+
+    Returns:
+      The directory of the checkpoint.
 
     Raises:
       UserError: there is no intact checkpoint, or it was saved by another agent.
@@ -315,6 +317,7 @@ def load_weights(
     own = {name: value for name, value in (config or {}).items() if name in network}
     if changes := _suspects(Path(prefix).parent, own):
         logging.warning("The weights in %s are from another network: %s.", path, "; ".join(changes))
+    return Path(prefix).parent
 
 
 def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:

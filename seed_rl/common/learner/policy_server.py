@@ -120,34 +120,36 @@ class _Weights:
 
     def __init__(self, job: TrainingJob, path: Path):
         self._job, self._path = job, path
+        self._newest: Path | None = None  # When it was loaded: it may have been damaged.
         self._loaded: Path | None = None
 
     def refresh(self) -> None:
-        """Loads the newest checkpoint, if it is not loaded yet.
+        """Loads the newest intact checkpoint, if there is a new one.
 
         Inference may run meanwhile: as in training, one batch may see the old values of some
         variables and the new ones of others.
 
         Raises:
-          UserError: the first checkpoint does not fit, or there is none. Later failures are only
+          UserError: the first checkpoint does not fit, or none is intact. Later failures are only
             logged: the run may be replacing checkpoints.
         """
         saved = checkpoint_list.list_checkpoints(self._path / checkpoint_list.DIRECTORY)
         newest = saved[-1].path if saved else self._path
-        if newest == self._loaded:
+        if newest == self._newest:
             return
         job = self._job
         try:
             options = run_record.describe(job.options)
-            checkpoints.load_weights(newest, job.algorithm.network, options, job.network)
+            network = job.algorithm.network
+            loaded = checkpoints.load_weights(self._path, network, options, job.network)
         except (UserError, OSError, tf.errors.OpError) as error:
             if self._loaded is None:
                 raise
             logging.warning("Still serving %s: %s", self._loaded.name, error)
             return
-        if self._loaded is not None:
-            print(f"now serving {newest.name}", file=sys.stderr)
-        self._loaded = newest
+        if self._loaded not in (None, loaded):
+            print(f"now serving {loaded.name}", file=sys.stderr)
+        self._newest, self._loaded = newest, loaded
 
     def __str__(self) -> str:
         return self._loaded.name if self._loaded else ""

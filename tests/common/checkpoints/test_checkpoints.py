@@ -18,6 +18,7 @@ import tensorflow as tf
 from seed_rl.common.checkpoints import checkpoints, manifest
 from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list
 from tests.helpers import PROGRAMS
 
 VICTIM = PROGRAMS / "checkpoint_victim.py"
@@ -94,7 +95,7 @@ def assert_same(left, right):
 
 
 def steps_of(directory):
-    return [entry.step for entry in checkpoints.list_checkpoints(directory)]
+    return [entry.step for entry in checkpoint_list.list_checkpoints(directory)]
 
 
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
@@ -258,7 +259,7 @@ def test_weights_are_safe_before_extra_files_are_written(tmp_path):
     class Slow(Notes):
         def save(self, directory):
             self.seen = steps_of(tmp_path)
-            manifest.verify(checkpoints.list_checkpoints(tmp_path)[-1].path)
+            manifest.verify(checkpoint_list.list_checkpoints(tmp_path)[-1].path)
 
     slow = Slow()
     run = Run(tmp_path, 1, keep=1, extra={"replay": slow})
@@ -375,7 +376,7 @@ def test_kill_9_at_any_moment_leaves_a_whole_latest_checkpoint(tmp_path):
                 if word == "dead":
                     break
             hits += any(p.name.startswith(".saving-") for p in tmp_path.iterdir())
-            entries = checkpoints.list_checkpoints(tmp_path)
+            entries = checkpoint_list.list_checkpoints(tmp_path)
             for entry in entries:
                 manifest.verify(entry.path)
             step = entries[-1].step

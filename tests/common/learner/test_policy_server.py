@@ -1,9 +1,13 @@
-"""Serving a trained agent: which episodes count."""
+"""Serving a trained agent: which episodes count, and which weights are served."""
+
+from types import SimpleNamespace
 
 import numpy as np
+import tensorflow as tf
 
+from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.inference.inference_store import EpisodeStats
-from seed_rl.common.learner.policy_server import ServeRequest, _Score
+from seed_rl.common.learner.policy_server import ServeRequest, _Score, _Weights
 
 
 def test_environments_that_nobody_steps_are_named(tmp_path):
@@ -20,3 +24,33 @@ def test_environments_that_nobody_steps_are_named(tmp_path):
     assert news[:8] == [""] * 8
     assert "environments 8 to 99, which no actor steps" in news[8] and "--num_envs=8" in news[8]
     assert score.complete and score.missing(silence) == ""
+
+
+def test_damaged_checkpoints_are_passed_over(tmp_path, caplog):
+    """As in `seed-rl play`; and they are not read again each time."""
+    network = tf.Module()
+    network.weight = tf.Variable(0)
+    manager = CheckpointManager(tmp_path / "checkpoints", {"agent": network}, keep=9)
+
+    def save(value, damaged=False):
+        network.weight.assign(value)
+        path = manager.save(value)
+        if damaged:
+            (path / "variables.index").write_bytes(b"")
+
+    job = SimpleNamespace(options={}, network=(), algorithm=SimpleNamespace(network=network))
+    weights = _Weights(job, tmp_path)
+    save(1)
+    save(2, damaged=True)
+    for _ in range(2):
+        weights.refresh()
+        assert int(network.weight) == 1 and str(weights).endswith("1")
+    save(3, damaged=True)
+    for _ in range(2):
+        weights.refresh()
+        assert int(network.weight) == 1 and str(weights).endswith("1")
+    assert caplog.text.count("Skipping a damaged checkpoint") == 3
+    save(4)
+    network.weight.assign(0)
+    weights.refresh()
+    assert int(network.weight) == 4 and str(weights).endswith("4")

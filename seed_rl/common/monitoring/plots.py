@@ -157,7 +157,7 @@ def _moved_aside(run: Path) -> bool:
 def _read(file: Path) -> list[EpisodeRow]:
     try:
         return returns_log.read(file)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UserError(f"Cannot read {file}: {error}.") from None
 
 

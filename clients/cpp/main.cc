@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,6 +36,13 @@ double Number(const std::string& name, const std::string& text, double least) {
             std::to_string(static_cast<int>(least)) + ".");
   }
   return number;
+}
+
+int Integer(const std::string& name, const std::string& text, int least) {
+  const double number = Number(name, text, least);
+  const int integer = static_cast<int>(std::min<double>(number, std::numeric_limits<int>::max()));
+  if (integer != number) BadFlag("--" + name + "=" + text + " must be an integer.");
+  return integer;
 }
 
 ActorConfig ConfigFromFlags(int argc, char** argv) {
@@ -69,10 +78,14 @@ ActorConfig ConfigFromFlags(int argc, char** argv) {
       BadFlag("--" + std::string(name) + "=" + given[name] + " cannot be read.");
     }
   }
+  if (given["tls_cert"].empty() != given["tls_key"].empty() ||
+      (!given["tls_cert"].empty() && given["tls_ca"].empty())) {
+    BadFlag("--tls_cert and --tls_key go together, and with --tls_ca.");
+  }
   ActorConfig config;
   config.server_address = given["server_address"];
-  config.task = static_cast<int>(Number("task", given["task"], -1));
-  config.env_batch_size = static_cast<int>(Number("env_batch_size", given["env_batch_size"], 1));
+  config.task = Integer("task", given["task"], -1);
+  config.env_batch_size = Integer("env_batch_size", given["env_batch_size"], 1);
   config.connect_timeout_s = Number("connect_timeout_s", given["connect_timeout_s"], 0);
   config.reconnect_timeout_s = Number("reconnect_timeout_s", given["reconnect_timeout_s"], 0);
   config.auth_token_file = given["auth_token_file"];

@@ -238,7 +238,7 @@ class Actor {
       client = await Client.connect(address, security, 1000 * attemptS);
     } catch (/** @type {any} */ error) {
       if (error.code === status.FAILED_PRECONDITION) throw new Ended(error.message, EXIT.userError);
-      if (error.syscall) throw new ConnectionLost(error.message); // A file is missing for now.
+      if (error.syscall) throw new ConnectionLost(error.message); // No token, for now.
       throw error;
     }
     this._client = client;
@@ -346,16 +346,27 @@ function configFromFlags(argv = process.argv.slice(2)) {
   /** @type {Record<string, any>} */
   const given = { ...defaults, ...values };
   const number = (/** @type {string} */ name, /** @type {number} */ least) => {
-    if (!(Number(given[name]) >= least)) throw new Error(`--${name} must be at least ${least}.`);
-    return Number(given[name]);
+    const value = given[name].trim() ? Number(given[name]) : NaN; // Number("") is 0.
+    if (!(value >= least)) throw new Error(`--${name} must be a number, at least ${least}.`);
+    return value;
+  };
+  const integer = (/** @type {string} */ name, /** @type {number} */ least) => {
+    const value = number(name, least);
+    if (!Number.isInteger(value)) throw new Error(`--${name} must be an integer.`);
+    return value;
   };
   for (const name of paths) if (given[name]) fs.accessSync(given[name], fs.constants.R_OK);
+  const { tls_ca: ca, tls_cert: cert, tls_key: key } = given;
+  if (!cert !== !key || (cert && !ca)) {
+    throw new Error("--tls_cert and --tls_key go together, and with --tls_ca.");
+  }
   readToken(given.auth_token_file);
   return {
-    address: given.server_address, task: number("task", -1), batchSize: number("env_batch_size", 1),
+    address: given.server_address, task: integer("task", -1),
+    batchSize: integer("env_batch_size", 1),
     connectTimeoutS: number("connect_timeout_s", 0),
     reconnectTimeoutS: number("reconnect_timeout_s", 0), tokenFile: given.auth_token_file,
-    tlsCa: given.tls_ca, tlsCert: given.tls_cert, tlsKey: given.tls_key,
+    tlsCa: ca, tlsCert: cert, tlsKey: key,
   };
 }
 

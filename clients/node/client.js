@@ -25,12 +25,20 @@ class ConnectionLost extends Error {}
  * @typedef {{name: string, index: number, arguments: any, outputs: any}} Function_
  */
 
-/** @returns {grpc.ChannelCredentials} */
+/**
+ * @returns {grpc.ChannelCredentials}
+ * @throws {ConnectionLost} for now, the files cannot be used
+ */
 function credentials(/** @type {string} */ address, /** @type {Security} */ security) {
   if (!security.tlsCa || address.startsWith("unix:")) return grpc.credentials.createInsecure();
   const read = (/** @type {string | undefined} */ path) => path ? fs.readFileSync(path) : null;
-  return grpc.credentials.createSsl(
-    read(security.tlsCa), read(security.tlsKey), read(security.tlsCert));
+  try {
+    return grpc.credentials.createSsl(
+      read(security.tlsCa), read(security.tlsKey), read(security.tlsCert));
+  } catch (/** @type {any} */ error) { // They may be being replaced.
+    const paths = [security.tlsCa, security.tlsCert, security.tlsKey].filter(Boolean).join(", ");
+    throw new ConnectionLost(`the certificates (${paths}) cannot be used: ${error.message}`);
+  }
 }
 
 const asIs = (/** @type {any} */ bytes) => bytes;
@@ -42,7 +50,7 @@ class Client {
    * @param {Security} security
    * @param {number} timeoutMs to wait for the learner
    * @returns {Promise<Client>}
-   * @throws {ConnectionLost} no learner answers in time
+   * @throws {ConnectionLost} no learner answers in time, or the certificates cannot be used
    * @throws {CallError} it refuses this client, or speaks another protocol
    */
   static async connect(address, security, timeoutMs) {

@@ -3,7 +3,7 @@
 const MAGIC = 0x31524453; // "SDR1", little-endian.
 const PROTOCOL_VERSION = 1;
 const HEADER = 24, TENSOR_HEADER = 16;
-const KIND = { call: 0, reply: 1, error: 2 };
+const KIND = { reply: 1, error: 2 }; // 0: a call.
 
 /**
  * @typedef {Uint8Array | Int8Array | Uint16Array | Int16Array | Uint32Array | Int32Array
@@ -58,7 +58,7 @@ function encodeCall(callId, index, tensors) {
 }
 
 /**
- * Decodes a frame, which must fill the message.
+ * Decodes a reply or an error, which must fill the message.
  * @param {Buffer} message @returns {Frame}
  */
 function decode(message) {
@@ -66,9 +66,10 @@ function decode(message) {
     throw new WireError("not a frame");
   }
   const kind = message[4], count = message.readUInt16LE(6);
-  const size = message.readUInt32LE(20);
+  const size = message.readUInt32LE(20), code = message.readUInt32LE(16);
   let at = HEADER + size;
-  if (kind > KIND.error || at > message.length) throw new WireError("malformed header");
+  const fits = kind === KIND.reply ? code === 0 : kind === KIND.error;
+  if (!fits || at > message.length) throw new WireError("malformed header");
   const text = message.toString("utf8", HEADER, at);
   const tensors = [];
   for (let i = 0; i < count; ++i) {
@@ -90,9 +91,7 @@ function decode(message) {
     tensors.push({ dtype, shape, data: new type(copy.buffer, copy.byteOffset, elements) });
   }
   if (at !== message.length) throw new WireError("extra bytes");
-  return {
-    kind, callId: message.readBigUInt64LE(8), code: message.readUInt32LE(16), tensors, message: text,
-  };
+  return { kind, callId: message.readBigUInt64LE(8), code, tensors, message: text };
 }
 
 export { DTYPES, KIND, PROTOCOL_VERSION, WireError, arrayType, decode, encodeCall };

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from seed_rl import conformance
+from seed_rl.common.errors import ExitCode
 from tests.helpers import run
 from tests.helpers.clients import ClientTests
+from tests.helpers.secrets import make_secrets
 
 pytestmark = pytest.mark.nightly
 
@@ -144,6 +146,28 @@ def test_a_lost_connection_is_closed_before_the_pause(node: pathlib.Path) -> Non
     """
     done = run("node", "--input-type=module", "--eval", program, code=0, cwd=node)
     assert done.stdout.splitlines()[:2] == ["close", "pause"]
+
+
+def test_certificates_that_are_being_replaced(node: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A new one beside its old key: an actor waits for both, and its last words name them."""
+    files = make_secrets(tmp_path / "new", "localhost").actor
+    files["tls_key"] = make_secrets(tmp_path / "old", "localhost").actor["tls_key"]
+    command = ["node", "examples/cartpole.js", "--server_address=localhost:9"]
+    command += ["--connect_timeout_s=0", *(f"--{name}={path}" for name, path in files.items())]
+    done = run(*command, code=ExitCode.NO_LEARNER, cwd=node)
+    assert f"{files['tls_key']}) cannot be used" in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "code"), [("0", "0"), ("1", "3")])
+def test_frames_that_are_no_answer(node: pathlib.Path, kind: str, code: str) -> None:
+    """A call, and a reply with an error's code: docs/wire_format.md calls them malformed."""
+    program = f"""
+      import {{ WireError, decode, encodeCall }} from "./wire.js";
+      const frame = encodeCall(7n, {code}, []);
+      frame[4] = {kind};
+      try {{ decode(frame); }} catch (error) {{ process.exit(error instanceof WireError ? 3 : 1); }}
+    """
+    run("node", "--input-type=module", "--eval", program, code=3, cwd=node)
 
 
 def test_patience_ignores_the_wall_clock(node: pathlib.Path) -> None:

@@ -69,6 +69,24 @@ class ClientTests:
         assert process.returncode == ExitCode.NO_LEARNER, last
         assert "token" in last and "zy" not in last
 
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["tls_cert", "tls_key"], "tls_ca"),
+            (["tls_ca", "tls_cert"], "tls_key"),
+            (["task=1.5"], "task"),
+            (["task="], "task"),
+            (["env_batch_size=1.5"], "env_batch_size"),
+        ],
+    )
+    def test_mistakes_in_flags(
+        self, command: list[str], flags: list[str], message: str, socket_address: str
+    ) -> None:
+        """Guards the token from a connection that is not encrypted, and others' environments."""
+        given = [f"--{flag}" if "=" in flag else f"--{flag}={__file__}" for flag in flags]
+        given += [f"--server_address={socket_address}", "--connect_timeout_s=0"]
+        assert message in run(*command, *given, code=2).stderr
+
     def test_a_learner_that_refuses_each_life(
         self, command: list[str], repository: pathlib.Path, socket_address: str
     ) -> None:

@@ -8,10 +8,11 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 from rich.console import Console
 
 from seed_rl import conformance
-from seed_rl.common.types import LARGEST, Spaces
+from seed_rl.common.types import LARGEST, EnvOutput, Spaces
 from seed_rl.conformance import CartPole, Environment, Row, Violation
 from seed_rl.external.env import ExternalConfig
 from tests.helpers import run
@@ -152,6 +153,23 @@ def test_an_actor_of_another_environment(socket_address):
     assert set(faults.values()) == {""}, faults
     assert "truncation" not in faults
     assert any(e.abandoned for e in learner.environments.values())
+
+
+def test_a_failed_call_fails_its_life(socket_address):
+    """Guards clients with several calls in flight: the server tries their batch again, by call."""
+    with conformance.Learner(socket_address, conformance.Part()) as learner:
+        zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
+        step = EnvOutput(zero, false, np.zeros((1, 4), np.float32), false, np.int32([0]))
+
+        def call(run_id: int) -> None:
+            learner._inference(np.int32([2]), np.int64([run_id]), step, zero, zero)
+
+        call(5)
+        learner.fail()
+        for _ in range(2):
+            with pytest.raises(tf.errors.UnknownError, match="This call fails"):
+                call(5)
+        call(6)
 
 
 @pytest.mark.nightly

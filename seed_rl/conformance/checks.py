@@ -249,7 +249,7 @@ class Conformance:
                 raise Violation(f"begins a new life when an answer takes {self._slow_s:g} s")
 
         def fail() -> None:
-            learner.failure = "This call fails, as part of the test."
+            learner.fail()
             wait(lives(2), "new life")
 
         def restart() -> None:

@@ -63,7 +63,6 @@ class Learner:
       environments: those of the client, by id.
       balances: whether to choose actions that keep the pole up; otherwise it falls.
       pause_s: time before the next answer.
-      failure: message of the next answer, if that is to be an error.
     """
 
     def __init__(self, address: str, part: Part, of: Spaces | None = None, **options: Any):
@@ -94,7 +93,8 @@ class Learner:
 
         checks = Environment if of else CartPole
         self.environments: dict[int, Environment] = {env_id: checks(env_id) for env_id in ENV_IDS}
-        self.balances, self.pause_s, self.failure = False, 0.0, ""
+        self.balances, self.pause_s = False, 0.0
+        self._failing: set[int] = set()  # Run ids of lives whose calls fail.
         self._violation = ""
         self._changed = threading.Condition()
         own = of or CART_POLE
@@ -148,9 +148,8 @@ class Learner:
         """Chooses actions, leaves [batch, ...]; runs on the server's threads."""
         time.sleep(self.pause_s)
         self.pause_s = 0.0
-        if self.failure:
-            failure, self.failure = self.failure, ""
-            raise RuntimeError(failure)
+        if not self._failing.isdisjoint(run_ids.tolist()):
+            raise RuntimeError("This call fails, as part of the test.")
         *leaves, raw_rewards, successes = inputs
         outputs = nest.pack_sequence_as(self._specs.env_output, leaves)
         if _OTHER_LIFE in run_ids:
@@ -239,6 +238,13 @@ class Learner:
         """Raises `Violation` if the client has broken a rule."""
         if self._violation:
             raise Violation(self._violation)
+
+    def fail(self) -> None:
+        """Answers all further calls of the lives so far with an error.
+
+        Not just the next: the server tries the calls of a batch that failed again, one by one.
+        """
+        self._failing = self.run_ids
 
     def restart(self, away_s: float) -> None:
         """Closes the server, and starts it again after a while."""

@@ -109,6 +109,22 @@ def test_any_byte_but_zero_is_true(socket_address):
     assert received.numpy().view(np.uint8).tolist() == [0, 1, 1, 1]
 
 
+@pytest.mark.parametrize(("kind", "code"), [(wire.KIND_CALL, 0), (wire.KIND_REPLY, 3)])
+def test_frames_that_are_no_answer(socket_address, kind, code):
+    """A call, and a reply with an error's code: docs/wire_format.md calls them malformed."""
+    nothing = {"name": "foo", "batch": None, "arguments": {"tuple": []}, "outputs": {"tuple": []}}
+    description = json.dumps({"protocol": 1, "functions": [nothing]})
+
+    def script(server, frame):
+        answer = bytearray(wire.encode_call(frame.call_id, code, []))
+        answer[4] = kind
+        return [bytes(answer)]
+
+    with Scripted(socket_address, script, description):
+        with pytest.raises(tf.errors.InternalError, match="Malformed reply"):
+            ops.Client(socket_address).foo()
+
+
 def test_captured_variables_are_read_at_every_call(socket_address):
     """Guards that actors always get actions of the newest weights."""
     weights = tf.Variable([1, 2])

@@ -211,6 +211,7 @@ void Connection::OnMessage(const grpc::ByteBuffer& message) {
   Frame frame;
   Status status = frame.Parse(message);
   if (status.ok()) status = frame.CheckStrings();
+  if (status.ok() && frame.kind() == Kind::kCall) status = {Code::kInternal, "it is a call"};
   if (Done done = Remove(frame.call_id())) {
     if (!status.ok()) {
       done({Code::kInternal, "Malformed reply: " + status.message}, {});

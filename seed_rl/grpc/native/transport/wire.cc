@@ -149,6 +149,7 @@ Status Frame::ParseAll(const grpc::ByteBuffer& message) {
   left -= kFrameHeaderBytes;
   if (header.message_bytes > left) return Malformed("the message is cut short");
   if (header.message_bytes > 0 && kind_ != Kind::kError) return Malformed("unexpected message");
+  if (header.code != 0 && kind_ == Kind::kReply) return Malformed("a reply with an error code");
   if (header.num_tensors > 0 && kind_ == Kind::kError) return Malformed("an error with tensors");
   message_.resize(header.message_bytes);
   cursor.Read(message_.data(), message_.size());

@@ -1,5 +1,6 @@
 """Inference and training in turns (`unrolls_per_step`): who waits, for what, and who does not."""
 
+import contextlib
 import time
 from unittest import mock
 
@@ -100,23 +101,29 @@ def test_closing_ends_the_wait():
 
 
 def test_an_actor_that_comes_back_during_the_wait():
-    """The call of its earlier life still waits, and must not disturb the new one."""
-    store = make_store(num_envs=1, unrolls_per_step=1, unroll_length=2)
-    for _ in range(3):
-        step(store, [0])
-    old = Background(step, store, [0])
-    assert old.waits()
-    new = Background(step, store, [0], 2)
-    assert new.waits()
+    """The first call of its earlier life still waits, and must not disturb the new one.
+
+    A thread pool chooses which of the two begins first: hence the number of environments.
+    """
+    envs = range(1, 17)
+    store = make_store(num_envs=17, unrolls_per_step=1, queue_capacity=100)
+    step(store, [0])
+    step(store, [0])
+    old = [Background(step, store, [env_id], 1) for env_id in envs]
+    assert old[-1].waits()
+    new = [Background(step, store, [env_id], 2) for env_id in envs]
+    assert new[-1].waits()
     store.dequeue(1)
     store.trained()
-    new.result()
-    try:
-        old.result()
-    except tf.errors.FailedPreconditionError as error:
-        assert "taken over by a newer actor" in error.message
-    step(store, [0], 2)
-    assert store.counters().lives == 2
+    for call in new:
+        call.result()
+    for env_id, call in zip(envs, old, strict=True):
+        with contextlib.suppress(tf.errors.FailedPreconditionError):  # It may have begun first.
+            call.result()
+        # As a server tries the calls of a batch that failed again, one by one.
+        with pytest.raises(tf.errors.FailedPreconditionError, match="a newer actor"):
+            step(store, [env_id], 1)
+    step(store, list(envs), 2)
 
 
 def test_training_is_no_silence():

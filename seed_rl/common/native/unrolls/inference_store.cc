@@ -76,7 +76,8 @@ void InferenceStore::WaitForClaims(int32_t batch, const int32_t* env_ids,
   });
 }
 
-StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids) {
+StoreError InferenceStore::Check(int64_t ticket, int32_t batch, const int32_t* env_ids,
+                                 const int64_t* run_ids) {
   ++batch_number_;
   for (int32_t i = 0; i < batch; ++i) {
     const int32_t id = env_ids[i];
@@ -92,10 +93,14 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const in
               "Duplicate environment ids: " + std::to_string(id) + " is in one batch twice."};
     }
     seen_in_batch_[id] = batch_number_;
-    const Environment& env = envs_[id];
+    Environment& env = envs_[id];
     if (env.alive && env.run_id == run_ids[i]) continue;
     const auto& replaced = env.replaced_run_ids;
-    if (std::find(replaced.begin(), replaced.end(), run_ids[i]) != replaced.end()) {
+    const bool known = std::find(replaced.begin(), replaced.end(), run_ids[i]) != replaced.end();
+    const bool late = env.alive && ticket < env.ticket;
+    // Not under a new ticket, either, when the server tries the calls of its batch one by one.
+    if (late && !known) Replace(&env, run_ids[i]);
+    if (late || known) {
       return {StoreError::kFailedPrecondition,
               "Environment " + std::to_string(id) +
                   " has been taken over by a newer actor. If two actors share a --task, give each "
@@ -105,13 +110,16 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const in
   return {};
 }
 
-void InferenceStore::StartLife(Environment* env, int64_t run_id) {
-  if (env->alive) {
-    env->replaced_run_ids.push_back(env->run_id);
-    if (env->replaced_run_ids.size() > kReplacedRunIds) env->replaced_run_ids.pop_front();
-  }
+void InferenceStore::Replace(Environment* env, int64_t run_id) {
+  env->replaced_run_ids.push_back(run_id);
+  if (env->replaced_run_ids.size() > kReplacedRunIds) env->replaced_run_ids.pop_front();
+}
+
+void InferenceStore::StartLife(Environment* env, int64_t run_id, int64_t ticket) {
+  if (env->alive) Replace(env, env->run_id);
   env->alive = true;
   env->run_id = run_id;
+  env->ticket = ticket;
   env->episode = {env->episode.env_id};
   env->num_steps = 0;
   env->steps_lived = 0;
@@ -121,15 +129,15 @@ void InferenceStore::StartLife(Environment* env, int64_t run_id) {
   ++counters_.lives;
 }
 
-StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
-                                 const float* rewards, const bool* done, const bool* abandoned,
-                                 const int32_t* episode_steps, const float* raw_rewards,
-                                 const float* successes, const MutableRows& prev_actions,
-                                 const MutableRows& states) {
+StoreError InferenceStore::Begin(int64_t ticket, int32_t batch, const int32_t* env_ids,
+                                 const int64_t* run_ids, const float* rewards, const bool* done,
+                                 const bool* abandoned, const int32_t* episode_steps,
+                                 const float* raw_rewards, const float* successes,
+                                 const MutableRows& prev_actions, const MutableRows& states) {
   const Clock::time_point now = Clock::now();
   std::unique_lock<std::mutex> lock(mu_);
   WaitForClaims(batch, env_ids, &lock);
-  StoreError error = Check(batch, env_ids, run_ids);
+  StoreError error = Check(ticket, batch, env_ids, run_ids);
   if (!error.ok()) {
     ++counters_.refused;
     return error;
@@ -140,7 +148,7 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
     env.last_call = now;
     if (!env.alive || env.run_id != run_ids[i]) {
       // The first report of a life is the observation of a reset: no step led to it.
-      StartLife(&env, run_ids[i]);
+      StartLife(&env, run_ids[i], ticket);
     } else if (!env.begun) {
       EpisodeStats& episode = env.episode;
       // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
@@ -417,12 +425,13 @@ void InferenceStore::CancelDequeue(int64_t token) {
   for (auto& callback : callbacks) callback();
 }
 
-void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) {
+void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) try {
   std::lock_guard<std::mutex> lock(mu_);
   for (auto& unroll : unrolls) {
     if (spare_.size() >= static_cast<size_t>(options_.num_envs)) return;
     spare_.push_back(std::move(unroll));
   }
+} catch (const std::bad_alloc&) {  // Later ones are allocated.
 }
 
 void InferenceStore::Close(bool training_done) {

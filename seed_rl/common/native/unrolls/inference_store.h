@@ -102,10 +102,14 @@ class InferenceStore {
   // Calls `ready` once steps may begin (immediately if they may already).
   void NotifyWhenMayBegin(std::function<void()> ready);
 
+  // The order of a call among all, for its `Begin`: calls that waited may begin in another one.
+  int64_t Ticket() { return ++tickets_; }
+
   // Admits a batch of steps: checks ids and lives, resets environments with a new life, updates
   // episode statistics, and copies out previous actions and recurrent states. Changes nothing when
-  // it returns an error. A step without an `End` may begin again and counts once.
-  StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
+  // it returns an error, except that a late life stays refused. A step without an `End` may begin
+  // again and counts once.
+  StoreError Begin(int64_t ticket, int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
                    const int32_t* episode_steps, const float* raw_rewards, const float* successes,
                    const MutableRows& prev_actions, const MutableRows& states);
@@ -127,7 +131,7 @@ class InferenceStore {
   // Signals that the training step on the dequeued unrolls is done, and its weights are in use.
   void Trained();
 
-  // Takes back the memory of unrolls for later ones.
+  // Takes back the memory of unrolls for later ones, as far as there is room.
   void Recycle(std::vector<UnrollPtr> unrolls);
 
   // Ends every wait. From now on `Dequeue` answers immediately and `End` drops unrolls.
@@ -160,6 +164,7 @@ class InferenceStore {
     bool alive = false;
     bool begun = false;  // Without an `End`: if it begins again, the network failed in between.
     int64_t run_id = 0;
+    int64_t ticket = 0;  // Of the call that began this life.
     Clock::time_point last_call;
     std::deque<int64_t> replaced_run_ids;
     EpisodeStats episode;
@@ -195,8 +200,9 @@ class InferenceStore {
 
   // These require mu_.
   void WaitForClaims(int32_t batch, const int32_t* env_ids, std::unique_lock<std::mutex>* lock);
-  StoreError Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
-  void StartLife(Environment* env, int64_t run_id);
+  StoreError Check(int64_t ticket, int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
+  void Replace(Environment* env, int64_t run_id);
+  void StartLife(Environment* env, int64_t run_id, int64_t ticket);
   void Plan(NewStep* step);
   std::vector<std::function<void()>> TakeReadyCallbacks();
   bool IsServable() const;
@@ -226,6 +232,7 @@ class InferenceStore {
   int64_t next_token_ = 0;                               // Guarded by mu_.
   bool closed_ = false;                                  // Guarded by mu_.
   std::atomic<bool> training_done_{false};
+  std::atomic<int64_t> tickets_{0};
 };
 
 }  // namespace seed_rl

@@ -217,23 +217,24 @@ class BeginOp : public tf::AsyncOpKernel {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK_ASYNC(ctx, Lookup(ctx, &resource), done);
     InferenceStore& store = resource->store;
+    const int64_t ticket = store.Ticket();
     if (store.MayBegin()) {
-      ctx->SetStatus(Begin(ctx, resource.get()));
+      ctx->SetStatus(Begin(ctx, resource.get(), ticket));
       return done();
     }
     auto wait = std::make_shared<Wait>(ctx, done, std::move(resource));
     wait->Until([&store](auto ready) { store.NotifyWhenMayBegin(std::move(ready)); },
-                [ctx, done, wait] {
+                [ctx, done, wait, ticket] {
                   // The learner's thread ends the wait and must not do this work.
-                  (*ctx->runner())([ctx, done, wait] {
-                    ctx->SetStatus(Begin(ctx, wait->resource()));
+                  (*ctx->runner())([ctx, done, wait, ticket] {
+                    ctx->SetStatus(Begin(ctx, wait->resource(), ticket));
                     done();
                   });
                 });
   }
 
  private:
-  static absl::Status Begin(tf::OpKernelContext* ctx, StoreResource* resource) {
+  static absl::Status Begin(tf::OpKernelContext* ctx, StoreResource* resource, int64_t ticket) {
     if (resource->store.training_done()) return absl::OutOfRangeError("Training is done.");
     const tf::Tensor& env_ids = ctx->input(1);
     if (env_ids.dims() != 1) return absl::InvalidArgumentError("env_ids should be a vector.");
@@ -248,7 +249,7 @@ class BeginOp : public tf::AsyncOpKernel {
     TF_RETURN_IF_ERROR(Allocate(ctx, "agent_state", resource->states, batch, &states));
     try {
       return ToStatus(resource->store.Begin(
-          static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+          ticket, static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
           ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
           ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
           ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(),

@@ -64,8 +64,8 @@ void Step(InferenceStore* store, int32_t first, int32_t n, uint8_t value) {
   const bool done[kEnvs] = {last, last, last};
   Rows actions(n), states(n);
   CHECK(store
-            ->Begin(n, ids, runs, rewards, done, no, lengths, rewards, rewards, {actions.data()},
-                    {states.data()})
+            ->Begin(store->Ticket(), n, ids, runs, rewards, done, no, lengths, rewards, rewards,
+                    {actions.data()}, {states.data()})
             .ok());
   const bool restarts = value == kSteps / 2;
   for (int32_t i = 0; i < n; ++i) {
@@ -178,4 +178,8 @@ void FailEachAllocation(bool (*run)(int failing, Result* result)) {
 int main() {
   FailEachAllocation(Act);
   FailEachAllocation(Repeat);
+  InferenceStore store(Options(), {Rows(1, 0)});
+  std::vector<UnrollPtr> unrolls(1);
+  allocations_left = 0;
+  store.Recycle(std::move(unrolls));  // Throws nothing: spare memory is optional.
 }

@@ -60,8 +60,9 @@ void Act(InferenceStore* store, int seed) {
     const int32_t ids[kBatch] = {first, first + 1, first + 2, first + 3};
     const std::vector<int64_t> run_ids(kBatch, run_id);
     if (!store
-             ->Begin(kBatch, ids, run_ids.data(), floats.data(), flags, flags, ones.data(),
-                     floats.data(), floats.data(), {actions.bytes.data()}, {states.bytes.data()})
+             ->Begin(store->Ticket(), kBatch, ids, run_ids.data(), floats.data(), flags, flags,
+                     ones.data(), floats.data(), floats.data(), {actions.bytes.data()},
+                     {states.bytes.data()})
              .ok()) {
       run_id += kThreads;
       continue;

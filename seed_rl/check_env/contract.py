@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class Contract:
         call = f"step() number {next(self._calls)}"
         with self.findings.of(call, self._timeout_s):
             result = self.env.step(action)
-        if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], dict)):
+        if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping)):
             self.findings.must(
                 "step_result",
                 f"{call} returned {_kind(result)} instead of five values, the last a dictionary.",

@@ -93,7 +93,7 @@ class RunState:
         frames = self.saved_frames()
         if frames is None:
             return "nothing was saved, so the same command starts over"
-        return f"the same command resumes from here ({frames:,} frames)"
+        return f"the same command resumes from {frames:,} frames"
 
     def ending(self) -> str:
         """Message: training has ended, why if a callback ended it, and what to do next."""

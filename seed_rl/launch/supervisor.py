@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import pathlib
 import signal
 import tempfile
@@ -37,6 +38,8 @@ from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
+
+_SHORTAGES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
 
 TENSORBOARD = "TensorBoard"
 """TensorBoard's name in messages and, with its address, on the panel."""
@@ -80,6 +83,10 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
         self.code = code
+
+
+class Shortage(Failure):
+    """A process cannot be started for now, for lack of memory, processes, files or space."""
 
 
 class Supervisor:
@@ -238,7 +245,8 @@ class Supervisor:
         try:
             process.start()
         except OSError as error:
-            raise Failure(f"{process.name} cannot be started: {error}") from error
+            kind = Shortage if error.errno in _SHORTAGES else Failure
+            raise kind(f"{process.name} cannot be started: {error}") from error
         self._guardian.watch(process.pid, patient)
 
     def _start_learners(self) -> None:
@@ -253,7 +261,7 @@ class Supervisor:
                 actor.start_at = None
                 try:
                     self._start(process)
-                except Failure as failure:  # Memory or processes may be short for a while.
+                except Shortage as failure:
                     self._crashed(actor, failure.code, str(failure), str(failure))
             return
         code = process.poll()
@@ -324,7 +332,7 @@ class Supervisor:
             self._proxy_start = None
             try:
                 self._start(self._proxy)
-            except Failure as failure:
+            except Shortage as failure:
                 self._restart_proxy(self._proxy, f"the {failure}")
 
     def _restart_proxy(self, proxy: Process, why: str) -> None:

@@ -121,10 +121,10 @@ def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures):
     learner = f"cd {tmp_path}; mv report run/progress.json; "
     learner += "until [ $(wc -l < actor) = 2 -a $(wc -l < proxy) = 2 ]; do sleep 0.1; done"
     others = f"sleep 0.2; echo >> {tmp_path}/%s; [ $(wc -l < {tmp_path}/%s) = 1 ] || sleep 60"
-    proxy = mock.MagicMock(**{"command.return_value": ["sh", "-c", others.replace("%s", "proxy")]})
+    actor, served = (["sh", "-c", others.replace("%s", name)] for name in ("actor", "proxy"))
+    proxy = mock.MagicMock(**{"command.return_value": served})
     proxy.environment.return_value = {}
-    commands = [lambda *_, script=script: ["sh", "-c", script] for script in (learner, others)]
-    commands[1] = lambda *_: ["sh", "-c", others.replace("%s", "actor")]
+    commands = lambda *_: ["sh", "-c", learner], lambda *_: actor
     restarts = RestartPolicy(first_pause_s=0.01, most_failures=most_failures)
     config = supervisor.SupervisorConfig(tmp_path / "run", 1, restarts=restarts, poll_s=0.01)
     panel = mock.MagicMock()
@@ -476,4 +476,4 @@ def test_the_panel_on_a_terminal(start, tmp_path, monkeypatch):
     os.close(master)
     assert run.wait() == 0
     assert b"a test" in drawn and b"of 1,000)" in drawn
-    assert b"stopped; the same command resumes from here (" in drawn
+    assert b"stopped; the same command resumes from " in drawn

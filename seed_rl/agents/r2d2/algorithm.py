@@ -89,7 +89,10 @@ class R2D2(ReplayAlgorithm):
 
     def _check(self, output: Any) -> None:
         """Refuses outputs that would act or train in an unintended way, or not at all."""
-        form, floats = "AgentOutput(action, q_values)", ("q_values",)
+        form, floats = (
+            "AgentOutput(action, q_values) of seed_rl.agents.r2d2.networks",
+            ("q_values",),
+        )
         check_output(output, form, required=AgentOutput._fields, float32=floats)
         q_values, n = output.q_values, self._num_actions
         if not q_values.shape.is_compatible_with([None, n]):

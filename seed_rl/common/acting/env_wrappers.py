@@ -175,6 +175,8 @@ def with_frames(env: Any, frame_size: Sequence[int], grayscale: bool, frame_stac
     channels_first = is_channels_first(space)
     try:
         if frame_size or grayscale:
+            if is_vector and not isinstance(env, gymnasium.vector.VectorEnv):
+                raise ValueError("The vector environment must derive from gymnasium's VectorEnv")
             if channels_first and is_vector:
                 raise ValueError("A vector environment must have the channels of images last")
             env = AgentObservations(env) if channels_first else env

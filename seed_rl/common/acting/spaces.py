@@ -234,7 +234,7 @@ class BatchBuffer:
 
 def converts(array: np.ndarray, dtype: np.dtype[Any]) -> bool:
     """Whether an array may be cast to `dtype`: nothing is rounded to integers or wraps around."""
-    return array.dtype == dtype or (
+    return np.can_cast(array.dtype, dtype, "safe") or (
         np.can_cast(array.dtype, dtype, "same_kind")
         and (dtype.kind == "f" or np.array_equal(array.astype(dtype), array))
     )
@@ -252,10 +252,14 @@ def fitting(spec: ArraySpec, leaf: Any, owner: str, size: int | None = None) -> 
         each = "" if size is None else f" for each of {size} environments"
         raise UserError(
             f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
-            f"{list(leaf.shape)}, expected {spec}{each}. Make the environment return observations "
-            "of the space it declares."
+            f"{list(leaf.shape)}{_range(leaf)}, expected {spec}{each}. Make the environment return "
+            "observations of the space it declares."
         )
     return leaf
+
+
+def _range(leaf: np.ndarray) -> str:
+    return f" from {leaf.min()} to {leaf.max()}" if leaf.size and leaf.dtype.kind in "iu" else ""
 
 
 def _outline(value: Any) -> Any:

@@ -193,9 +193,10 @@ class VectorEnvironment:
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):
             result = getattr(self.env, name)(*arguments, **named)
-        if not isinstance(result[-1], Mapping):
+        info = result[-1] if isinstance(result, tuple) and result else None
+        if not isinstance(info, Mapping):
             raise UserError(
-                f"{self._name}: {name}() returned a {type(result[-1]).__name__} as info. Return "
+                f"{self._name}: {name}() returned {type(info).__name__} as info. Return "
                 "one dictionary of arrays for all environments, as gymnasium.vector.VectorEnv does."
             )
         return result

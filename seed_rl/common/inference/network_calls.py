@@ -72,7 +72,7 @@ def check_output(output: Any, form: str, required: Sequence[str], float32: Seque
       float32: names of fields, which an output may lack.
 
     Raises:
-      UserError: see above.
+      UserError: it would act or train in an unintended way, or not at all.
     """
     if missing := [name for name in required if not hasattr(output, name)]:
         raise UserError(

@@ -164,7 +164,7 @@ class Learner:
         return self.finished or self._stop.requested
 
     def stop(self, reason: str) -> None:
-        """Ends `train`, which then saves a checkpoint; other threads may call it.
+        """Ends `train`, which then saves a checkpoint if it may; other threads may call it.
 
         Args:
           reason: for the log.

@@ -7,7 +7,7 @@ those of the other kind; the functions here find both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,22 +18,29 @@ def variables(module: Any) -> list[tf.Variable]:
 
     Ordered by attribute name, so that two networks of the same architecture agree in the order.
     """
-    found = {id(variable): variable for variable in _walk(module, set())}
-    return list(found.values())
+    return [variable for variable, _ in _found(module)]
 
 
 def trainable_variables(module: Any) -> list[tf.Variable]:
     """Those of `variables` that are trainable."""
-    return [variable for variable in variables(module) if variable.trainable]
+    return [variable for variable, trained in _found(module) if trained]
 
 
-def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
+def _found(module: Any) -> Collection[tuple[tf.Variable, bool]]:
+    found = dict[int, tuple[tf.Variable, bool]]()
+    for variable, trained in _walk(module, set()):
+        found.setdefault(id(variable), (variable, trained))
+    return found.values()
+
+
+def _walk(value: Any, visited: set[int]) -> Iterator[tuple[tf.Variable, bool]]:
+    """Variables, and whether they are trained, perhaps several times."""
     if isinstance(value, tf.keras.Variable):
         # The TensorFlow variable within: optimizers, `assign` and checkpoints all take it.
-        yield value.value
+        yield value.value, value.trainable
         return
     if isinstance(value, tf.Variable):
-        yield value
+        yield value, value.trainable
         return
     if id(value) in visited or isinstance(value, (str, bytes)):
         return
@@ -41,7 +48,9 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
     if isinstance(value, tf.keras.layers.Layer):
         for variable in value.weights:  # Without seeds and metrics.
             yield from _walk(variable, visited)
-        yield from _walk(vars(value), visited)  # Modules and variables that Keras does not track.
+        # Modules and variables that Keras does not track.
+        for variable, trained in _walk(vars(value), visited):
+            yield variable, trained and value.trainable
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield from _walk(value[key], visited)

@@ -117,7 +117,7 @@ class LayerNorm(Layer):
             shape = [_known(inputs.shape[-1], self.name)]
             self.scale = self.add_variable("scale", lambda: tf.ones(shape))
             self.offset = self.add_variable("offset", lambda: tf.zeros(shape))
-        # Not `tf.nn.moments` and `tf.nn.batch_normalization`: these have cheaper gradients.
+        # `tf.nn.moments` and `tf.nn.batch_normalization` have more expensive gradients.
         inputs = tf.cast(inputs, tf.float32)
         centered = inputs - tf.reduce_mean(inputs, -1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)

@@ -299,7 +299,7 @@ class InHalfPrecision(DuelingLSTM):
         ),
         (
             lambda n: MLPandLSTM(categorical_distribution(n, tf.int64), (8,), (8,)),
-            r"must return AgentOutput\(action, q_values\), but AgentOutput has no q_values",
+            r"must return AgentOutput\(action, q_values\) of .*, but AgentOutput has no q_values",
         ),
         (
             lambda n: InHalfPrecision(n, VectorEncoder((8,)), 8, 8),

@@ -56,7 +56,7 @@ def test_integers_do_not_wrap_around() -> None:
     """Guards against 44 in the place of 300; smaller numbers may have a larger type."""
     byte = specs(spaces.Box(0, 255, (2,), np.uint8))
     assert fitting(byte, np.array([0, 255], np.uint16), "It").tolist() == [0, 255]
-    with pytest.raises(UserError, match=r"uint16\[2\], expected uint8\[2\]"):
+    with pytest.raises(UserError, match=r"uint16\[2\] from .* to 300, expected uint8\[2\]"):
         fitting(byte, np.array([0, 300], np.uint16), "It")
 
 

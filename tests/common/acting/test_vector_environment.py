@@ -364,5 +364,5 @@ def test_an_info_per_environment_is_an_error_for_users() -> None:
     """Guards against an AttributeError, for which the actor would be restarted for ever."""
     env = WithoutRows(2, AutoresetMode.NEXT_STEP)
     env.reset = lambda **_: (np.zeros((2, 3)), [{}, {}])  # type: ignore[method-assign]
-    with pytest.raises(UserError, match=r"0 to 1: reset\(\) returned a list as info. Return one"):
+    with pytest.raises(UserError, match=r"0 to 1: reset\(\) returned list as info. Return one"):
         VectorEnvironment(env, range(2)).reset()

@@ -109,7 +109,8 @@ def test_an_actor_that_comes_back_during_the_wait():
     store = make_store(num_envs=17, unrolls_per_step=1, queue_capacity=100)
     step(store, [0])
     step(store, [0])
-    old = [Background(step, store, [env_id], 1) for env_id in envs]
+    pairs = [[env_id, env_id + 1] for env_id in envs[::2]]
+    old = [Background(step, store, pair, 1) for pair in pairs]
     assert old[-1].waits()
     new = [Background(step, store, [env_id], 2) for env_id in envs]
     assert new[-1].waits()
@@ -117,13 +118,26 @@ def test_an_actor_that_comes_back_during_the_wait():
     store.trained()
     for call in new:
         call.result()
-    for env_id, call in zip(envs, old, strict=True):
+    for pair, call in zip(pairs, old, strict=True):
         with contextlib.suppress(tf.errors.FailedPreconditionError):  # It may have begun first.
             call.result()
-        # As a server tries the calls of a batch that failed again, one by one.
-        with pytest.raises(tf.errors.FailedPreconditionError, match="a newer actor"):
-            step(store, [env_id], 1)
+        for env_id in pair:  # As a server tries the calls of a batch that failed again.
+            with pytest.raises(tf.errors.FailedPreconditionError, match="a newer actor"):
+                step(store, [env_id], 1)
     step(store, list(envs), 2)
+
+
+def test_the_first_attempt_of_a_life_counts():
+    """Guards a living actor from a dead one whose call is tried again because others in its batch
+    failed: the new attempt must not make it the newer one."""
+    store = make_store(num_envs=3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not in"):
+        step(store, [9, 1, 2], 1)
+    step(store, [1], 2)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="a newer actor"):
+        step(store, [1], 1)
+    step(store, [2], 1)
+    step(store, [1, 2], 2)
 
 
 def test_training_is_no_silence():

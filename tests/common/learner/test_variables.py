@@ -56,18 +56,21 @@ def test_modules_and_variables_of_keras_layers_are_found():
     class Network(tf.keras.Model):
         def __init__(self):
             super().__init__()
-            self.inner = Inner()
+            self.inner, self.dense = Inner(), tf.keras.layers.Dense(2)
             self._listed = [layers.Dense(3)]
             self.factor = tf.Variable(1.0)
 
         def call(self, inputs):
-            return self._listed[0](self.inner(inputs)) * self.factor
+            return self._listed[0](self.inner(self.dense(inputs))) * self.factor
 
     network = Network()
     network(tf.ones([1, 2]))
     shapes = sorted(tuple(v.shape) for v in variables.trainable_variables(network))
-    assert shapes == sorted([(), (2, 5), (5,), (5, 3), (3,)])
+    assert shapes == sorted([(), (2, 2), (2,), (2, 5), (5,), (5, 3), (3,)])
     assert len(variables.variables(network)) == len(shapes)
+    network.inner.trainable = network.dense.trainable = False
+    shapes = sorted(tuple(v.shape) for v in variables.trainable_variables(network))
+    assert shapes == sorted([(), (5, 3), (3,)]), "what is frozen is not trained"
 
 
 def test_only_what_learns_is_trainable():

@@ -14,7 +14,7 @@ namespace {
 
 // Earlier lives remembered per environment, to refuse their late calls. More restarts of an actor
 // while one of its first calls is still in flight are not handled.
-constexpr size_t kReplacedRunIds = 16;
+constexpr size_t kLives = 16;
 
 // Episodes kept until a logger drains them; the oldest are dropped first.
 constexpr size_t kMaxEpisodes = 1 << 16;
@@ -79,47 +79,52 @@ void InferenceStore::WaitForClaims(int32_t batch, const int32_t* env_ids,
 StoreError InferenceStore::Check(int64_t ticket, int32_t batch, const int32_t* env_ids,
                                  const int64_t* run_ids) {
   ++batch_number_;
+  StoreError first;
   for (int32_t i = 0; i < batch; ++i) {
     const int32_t id = env_ids[i];
+    StoreError error;
     if (!IsKnown(id)) {
-      return {StoreError::kInvalidArgument,
-              "Environment id " + std::to_string(id) + " is not in [0, " +
-                  std::to_string(options_.num_envs) +
-                  "): start the learner with a larger --num_envs, or the actors with a smaller "
-                  "--task or --env_batch_size."};
+      error = {StoreError::kInvalidArgument,
+               "Environment id " + std::to_string(id) + " is not in [0, " +
+                   std::to_string(options_.num_envs) +
+                   "): start the learner with a larger --num_envs, or the actors with a smaller "
+                   "--task or --env_batch_size."};
+    } else if (seen_in_batch_[id] == batch_number_) {
+      error = {StoreError::kInvalidArgument,
+               "Duplicate environment ids: " + std::to_string(id) + " is in one batch twice."};
+    } else {
+      seen_in_batch_[id] = batch_number_;
+      error = CheckLife(ticket, id, run_ids[i]);  // Of all rows: each first ticket counts.
     }
-    if (seen_in_batch_[id] == batch_number_) {
-      return {StoreError::kInvalidArgument,
-              "Duplicate environment ids: " + std::to_string(id) + " is in one batch twice."};
-    }
-    seen_in_batch_[id] = batch_number_;
-    Environment& env = envs_[id];
-    if (env.alive && env.run_id == run_ids[i]) continue;
-    const auto& replaced = env.replaced_run_ids;
-    const bool known = std::find(replaced.begin(), replaced.end(), run_ids[i]) != replaced.end();
-    const bool late = env.alive && ticket < env.ticket;
-    // Not under a new ticket, either, when the server tries the calls of its batch one by one.
-    if (late && !known) Replace(&env, run_ids[i]);
-    if (late || known) {
-      return {StoreError::kFailedPrecondition,
-              "Environment " + std::to_string(id) +
-                  " has been taken over by a newer actor. If two actors share a --task, give each "
-                  "its own."};
-    }
+    if (first.ok()) first = std::move(error);
   }
-  return {};
+  return first;
 }
 
-void InferenceStore::Replace(Environment* env, int64_t run_id) {
-  env->replaced_run_ids.push_back(run_id);
-  if (env->replaced_run_ids.size() > kReplacedRunIds) env->replaced_run_ids.pop_front();
+StoreError InferenceStore::CheckLife(int64_t ticket, int32_t id, int64_t run_id) {
+  Environment& env = envs_[id];
+  if (env.alive && env.run_id == run_id) return {};
+  if (FirstTicket(&env, run_id, ticket) >= env.ticket) return {};
+  return {StoreError::kFailedPrecondition,
+          "Environment " + std::to_string(id) +
+              " has been taken over by a newer actor. If two actors share a --task, give each its "
+              "own."};
+}
+
+int64_t InferenceStore::FirstTicket(Environment* env, int64_t run_id, int64_t ticket) {
+  for (const Life& life : env->lives) {
+    if (life.run_id == run_id) return life.ticket;
+  }
+  env->lives.push_back({run_id, ticket});
+  if (env->lives.size() > kLives) env->lives.pop_front();
+  return ticket;
 }
 
 void InferenceStore::StartLife(Environment* env, int64_t run_id, int64_t ticket) {
-  if (env->alive) Replace(env, env->run_id);
+  if (env->alive) FirstTicket(env, env->run_id, env->ticket);  // It may have been forgotten.
   env->alive = true;
   env->run_id = run_id;
-  env->ticket = ticket;
+  env->ticket = FirstTicket(env, run_id, ticket);
   env->episode = {env->episode.env_id};
   env->num_steps = 0;
   env->steps_lived = 0;

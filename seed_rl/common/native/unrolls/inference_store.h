@@ -102,13 +102,13 @@ class InferenceStore {
   // Calls `ready` once steps may begin (immediately if they may already).
   void NotifyWhenMayBegin(std::function<void()> ready);
 
-  // The order of a call among all, for its `Begin`: calls that waited may begin in another one.
+  // The order of an attempt among all, for its `Begin`: those that waited may begin in another one.
   int64_t Ticket() { return ++tickets_; }
 
   // Admits a batch of steps: checks ids and lives, resets environments with a new life, updates
   // episode statistics, and copies out previous actions and recurrent states. Changes nothing when
-  // it returns an error, except that a late life stays refused. A step without an `End` may begin
-  // again and counts once.
+  // it returns an error, but remembers in which order lives called. A step without an `End` may
+  // begin again and counts once.
   StoreError Begin(int64_t ticket, int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
                    const int32_t* episode_steps, const float* raw_rewards, const float* successes,
@@ -159,14 +159,18 @@ class InferenceStore {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Life {
+    int64_t run_id;
+    int64_t ticket;
+  };
   struct Environment {
     bool claimed = false;  // By a call, which alone may use what is marked so.
     bool alive = false;
     bool begun = false;  // Without an `End`: if it begins again, the network failed in between.
     int64_t run_id = 0;
-    int64_t ticket = 0;  // Of the call that began this life.
+    int64_t ticket = 0;  // The first one of this life.
     Clock::time_point last_call;
-    std::deque<int64_t> replaced_run_ids;
+    std::deque<Life> lives;  // The last ones that called: those of earlier tickets are over.
     EpisodeStats episode;
     std::vector<std::vector<uint8_t>> prev_action;  // Claimed.
     std::vector<std::vector<uint8_t>> state;        // Claimed.
@@ -201,7 +205,10 @@ class InferenceStore {
   // These require mu_.
   void WaitForClaims(int32_t batch, const int32_t* env_ids, std::unique_lock<std::mutex>* lock);
   StoreError Check(int64_t ticket, int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
-  void Replace(Environment* env, int64_t run_id);
+  StoreError CheckLife(int64_t ticket, int32_t id, int64_t run_id);
+  // The order of a life: the server tries the calls of a batch that failed again, one by one, with
+  // later tickets.
+  int64_t FirstTicket(Environment* env, int64_t run_id, int64_t ticket);
   void StartLife(Environment* env, int64_t run_id, int64_t ticket);
   void Plan(NewStep* step);
   std::vector<std::function<void()>> TakeReadyCallbacks();

@@ -40,6 +40,7 @@ _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
 _SHORTAGES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
+"""Errors of a start that may pass by themselves."""
 
 TENSORBOARD = "TensorBoard"
 """TensorBoard's name in messages and, with its address, on the panel."""

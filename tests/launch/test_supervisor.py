@@ -95,9 +95,17 @@ def test_a_proxy_that_has_served_is_restarted_until_it_serves_again(tmp_path, mo
     assert code == 2 and any("broken" in line for line in said)
 
 
-@pytest.mark.parametrize("most_failures", [6, 1])
-def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures):
-    """Guards a run from a short lack of memory or processes, and a run without TensorBoard."""
+@pytest.mark.parametrize(
+    ("most_failures", "error"),
+    [
+        (6, BlockingIOError(11, "Resource temporarily unavailable")),
+        (1, BlockingIOError(11, "Resource temporarily unavailable")),
+        (6, FileNotFoundError(2, "No such file or directory")),
+    ],
+)
+def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures, error):
+    """Guards a run from a short lack of memory or processes, and a run without TensorBoard; what
+    will not pass by itself ends the run."""
     original, started = Process.start, collections.Counter()
 
     def start(process):
@@ -108,7 +116,7 @@ def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures):
             ("actor 0", 3),
             ("proxy", 2),
         }:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
+            raise error
         original(process)
 
     monkeypatch.setattr(Process, "start", start)
@@ -129,11 +137,13 @@ def test_a_start_that_fails_is_a_crash(tmp_path, monkeypatch, most_failures):
     config = supervisor.SupervisorConfig(tmp_path / "run", 1, restarts=restarts, poll_s=0.01)
     panel = mock.MagicMock()
     run = supervisor.Supervisor(config, *commands, ["true"], panel, lambda _: proxy)
-    assert run.run() == (0 if most_failures > 1 else 1)
+    continues = most_failures > 1 and isinstance(error, BlockingIOError)
+    assert run.run() == (0 if continues else 1)
     said = [call.args[0] for call in panel.say.call_args_list]
-    fails = "cannot be started: [Errno 11] Resource temporarily unavailable"
-    if most_failures == 1:
-        assert said == [f"error: every actor keeps crashing. actor 0 {fails}"]
+    fails = f"cannot be started: {error}"
+    if not continues:
+        hopeless = "every actor keeps crashing. " if most_failures == 1 else ""
+        assert said == [f"error: {hopeless}actor 0 {fails}"]
         return
     assert f"TensorBoard {fails}; training continues" in said
     (crash,) = [line for line in said if f"the proxy {fails}; restarting it in " in line]

@@ -360,9 +360,9 @@ def test_one_environment_as_a_single_one(mode: Any) -> None:
             assert observation[1] == 3  # The last observation, to bootstrap from.
 
 
-def test_an_info_per_environment_is_an_error_for_users() -> None:
+def test_an_info_per_environment_is_an_error_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against an AttributeError, for which the actor would be restarted for ever."""
     env = WithoutRows(2, AutoresetMode.NEXT_STEP)
-    env.reset = lambda **_: (np.zeros((2, 3)), [{}, {}])  # type: ignore[method-assign]
+    monkeypatch.setattr(env, "reset", lambda **_: (np.zeros((2, 3)), [{}, {}]))
     with pytest.raises(UserError, match=r"0 to 1: reset\(\) returned list as info. Return one"):
         VectorEnvironment(env, range(2)).reset()

@@ -30,7 +30,7 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import REPOSITORY, run
 from tests.helpers.events import read_arrays
@@ -234,6 +234,7 @@ def test_a_finished_run_says_so(trained, caplog, leaves_nothing):
     assert result.frames == before.frames
     assert result.checkpoint == before.checkpoint
     assert result.episodes == before.episodes
+    assert progress.read(before.logdir).train_steps > 0
     assert "already finished" in caplog.text
     assert "--total_environment_frames" in caplog.text
 

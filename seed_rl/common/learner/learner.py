@@ -127,6 +127,7 @@ class Learner:
             num_action_repeats=run.num_action_repeats,
             total_frames=config.total_environment_frames,
             start_frames=self.frames,
+            train_steps=self.train_steps,
             log_period_s=config.log_period_secs,
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,

@@ -26,6 +26,7 @@ from seed_rl.common.monitoring.skipped_steps import WARN_AFTER, SkippedSteps
 from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
 
 _LONG_PAUSE_S = 10.0
+_UNUSUAL = 3.0  # Times as long as training steps usually are apart.
 _BEAT_S = 1.0
 _LOG_PERIOD_S = 60.0
 _PERIODS_OF_WAITING = 2.5  # Without a report for this long, the training loop must be waiting.
@@ -150,6 +151,7 @@ class Reporter:
         tasks: Tasks | None = None,
         devices: str = "",
         learners: int = 1,
+        train_steps: int = 0,
     ):
         """Creates the outputs.
 
@@ -166,6 +168,7 @@ class Reporter:
           tasks: of the environments, reported separately, if there are several.
           devices: what infers and what trains, for the progress file.
           learners: how many train together.
+          train_steps: training steps before it continues.
         """
         self._store = store
         self._evaluates = num_eval_envs > 0
@@ -191,7 +194,8 @@ class Reporter:
         self._skipped = SkippedSteps(store.not_finite.warning)
         self._served_lately, self._served_since_log = _Served(), _Served()
         self._trained: float | None = None
-        self._train_steps = 0
+        self._step_s = 0.0  # The usual time between training steps.
+        self._train_steps = train_steps
         self._summaries = SummaryWriter(logdir)
         if record:
             self._summaries.describe(start_frames, record)
@@ -262,7 +266,7 @@ class Reporter:
         sources = (self._store.not_finite, self._failing)
         warnings += [text for source in sources if (text := source.warning())]
         waited = 0.0 if self._trained is None else time.monotonic() - self._trained
-        if waited > SILENCE_S and self._progress.last.phase == "training":
+        if self._is_long(waited, SILENCE_S) and self._progress.last.phase == "training":
             warnings.append(f"no training step for {waited:.0f} s")
         return "; ".join(warnings) or None
 
@@ -350,7 +354,9 @@ class Reporter:
     def _warn_of_pauses(self, train_steps: int) -> None:
         now = time.monotonic()
         then, self._trained = self._trained, now
-        if then is not None and now - then > _LONG_PAUSE_S:
+        if then is None:
+            return
+        if self._is_long(now - then, _LONG_PAUSE_S):
             logging.warning(
                 "%.0f s passed between training steps %d and %d. For the cause, see "
                 "speed/callbacks/*, speed/inference_run_us, speed/inference_queue_wait_us and "
@@ -359,6 +365,11 @@ class Reporter:
                 train_steps - 1,
                 train_steps,
             )
+        self._step_s += (now - then - self._step_s) / (5 if self._step_s else 1)
+
+    def _is_long(self, seconds: float, limit_s: float) -> bool:
+        """Whether a wait is beyond the limit and unusual: batches may take minutes to gather."""
+        return seconds > max(limit_s, _UNUSUAL * self._step_s)
 
     def close(self) -> None:
         """Writes everything pending to disk."""

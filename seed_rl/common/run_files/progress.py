@@ -113,31 +113,33 @@ class RateMeter:
 
     An exponential average, bias-corrected so that the first values are right too: weights decay to
     1/e within `TIME_CONSTANT_S` seconds.
+
+    Attributes:
+      rate: the rate per second; 0 before the second update.
     """
 
     TIME_CONSTANT_S = 10.0
 
     def __init__(self) -> None:
-        self._last: tuple[float, float] | None = None
-        self._rate = 0.0
+        self.rate = 0.0
+        self._last: tuple[float, float] | None = None  # The count, and the time when it grew.
+        self._sum = 0.0
         self._weight = 0.0
 
     def update(self, count: float, now: float) -> float:
         """Adds the count at time `now` (seconds) and returns the rate per second."""
-        if self._last is not None and now > self._last[1]:
+        if self._last is None or now < self._last[1]:  # The clock was set back.
+            self._last = (count, now)
+        elif now > self._last[1]:
             elapsed = now - self._last[1]
             keep = math.exp(-elapsed / self.TIME_CONSTANT_S)
-            self._rate = keep * self._rate + (1 - keep) * (count - self._last[0]) / elapsed
-            self._weight = keep * self._weight + (1 - keep)
-            self._last = (count, now)
-        elif self._last is None or now < self._last[1]:  # The clock was set back.
-            self._last = (count, now)
+            total = keep * self._sum + (1 - keep) * (count - self._last[0]) / elapsed
+            weight = keep * self._weight + (1 - keep)
+            self.rate = total / weight
+            # What grows in steps has grown over all the time since the last one.
+            if count != self._last[0]:
+                self._last, self._sum, self._weight = (count, now), total, weight
         return self.rate
-
-    @property
-    def rate(self) -> float:
-        """The rate per second; 0 before the second update."""
-        return self._rate / self._weight if self._weight else 0.0
 
 
 class ProgressWriter:

@@ -6,13 +6,12 @@ import contextlib
 import csv
 import io
 import logging
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-from seed_rl.common.system import files
 
 FILE_NAME = "returns.csv"
 _HEADER = "frames,time,return,raw_return,episode_frames,env_id,evaluation,success\n"
@@ -61,9 +60,9 @@ class ReturnsLog:
 
     Args:
       logdir: an existing directory.
-      start_frames: environment frames from which the run continues. Rows of later frames, written
-        after the last checkpoint of an earlier process, are removed, so that frames never decrease.
-        None: the run is not continued, and all rows stay.
+      start_frames: environment frames from which the run continues. Rows from the first of later
+        frames on, written after the last checkpoint of an earlier process, are removed, so that
+        frames never decrease. None: the run is not continued, and all rows stay.
     """
 
     def __init__(self, logdir: str | os.PathLike[str], start_frames: int | None = 0):
@@ -72,9 +71,7 @@ class ReturnsLog:
         self._flushed = time.monotonic()
         self._warned = False
         with self._warn_of_errors():
-            rows = read(self._path) if self._path.exists() else []
-            kept = [row for row in rows if start_frames is None or row.frames <= start_frames]
-            files.write_atomically(self._path, _HEADER + _format(kept))
+            _cut(self._path, math.inf if start_frames is None else start_frames)
 
     def add(self, rows: Iterable[EpisodeRow]) -> None:
         """Adds rows; writes all pending ones about once a second."""
@@ -101,6 +98,24 @@ class ReturnsLog:
             if not self._warned:
                 logging.warning("Cannot update %s: %s. Training continues.", self._path, error)
             self._warned = True
+
+
+def _cut(path: Path, frames: float) -> None:
+    """Removes the rows from the first of later frames on and an unfinished line; needs no room.
+
+    Line by line: the file of a long run does not fit into memory.
+    """
+    with open(path, "a+b") as file:
+        file.seek(0)
+        end = 0
+        for line in file:
+            number = line.partition(b",")[0]
+            if not line.endswith(b"\n") or number.isdigit() and int(number) > frames:
+                break
+            end += len(line)
+        file.truncate(end)
+        if not end:
+            file.write(_HEADER.encode())
 
 
 def _append(path: Path, text: bytes) -> None:
@@ -135,11 +150,7 @@ def _format(rows: Iterable[EpisodeRow]) -> str:
 
 def _parse(line: list[str]) -> EpisodeRow | None:
     try:
-        # Files of 0.1.0 have no successes.
-        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation, *rest = line
-        success, *rest = rest or [""]
-        if rest:
-            return None
+        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation, success = line
         return EpisodeRow(
             int(frames),
             float(when),

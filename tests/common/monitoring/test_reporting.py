@@ -12,6 +12,7 @@ from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import reporting
 from seed_rl.common.run_files import progress
 from seed_rl.launch import panel
+from tests.helpers.clock import Clock
 from tests.helpers.inference_stores import make_store
 from tests.helpers.waiting import wait_until
 
@@ -138,6 +139,23 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
     assert "environments 3, 7: 2 unrolls" in warning
     rows = panel.describe(panel.Status(progress.read(tmp_path), 1, 1))
     assert ("warning", warning) in rows
+
+
+def test_only_unusual_pauses_are_warned_of(reporter, monkeypatch, caplog):
+    """Guards the log and the panel of runs whose batches take long to gather."""
+    reporter.phase("training", 1)
+    clock = Clock()
+    monkeypatch.setattr(reporting.time, "monotonic", clock)
+    for pause_s, warns in ((1, False), (11, True), *[(20, None)] * 9, (25, False), (90, True)):
+        caplog.clear()
+        clock.sleep(pause_s)
+        report(reporter, 0, last=False)
+        if warns is not None:
+            assert ("passed between training steps" in caplog.text) == warns, pause_s
+    clock.sleep(50)
+    assert reporter._warning() is None
+    clock.sleep(150)
+    assert reporter._warning() == "no training step for 200 s"
 
 
 def test_the_last_report_is_complete(tmp_path, reporter, caplog):

@@ -138,6 +138,16 @@ def test_the_rate_is_smoothed_and_right_from_the_start():
     assert 50 < meter.update(50 * 99 + 150, now=100) < 70  # One fast second moves it little.
 
 
+@pytest.mark.parametrize("period", [1, 4, 13, 30])
+def test_the_rate_of_slow_steps_includes_the_time_between_them(period):
+    """Guards frames/s and the ETA of runs whose training steps are many seconds apart."""
+    meter = RateMeter()
+    for second in range(20 * period + 1):
+        rate = meter.update(second // period * 5 * period, now=second)
+    assert rate == pytest.approx(5)
+    assert 0 < meter.update(100 * period, now=second + 3 * period) < 4  # A stall.
+
+
 def test_the_rate_survives_a_clock_that_is_set_back():
     meter = RateMeter()
     for second in (*range(1000, 1100), *range(100)):

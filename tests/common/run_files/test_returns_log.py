@@ -2,6 +2,7 @@
 
 import errno
 import resource
+import tracemalloc
 
 from seed_rl.common.run_files import returns_log
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
@@ -27,6 +28,34 @@ def test_a_damaged_line_costs_no_other(tmp_path):
     assert returns_log.read(path) == rows(10, 20)
 
 
+def test_a_row_that_a_crash_cut_short_does_not_spoil_the_next(tmp_path):
+    path = written(tmp_path)
+    with path.open("ab") as file:
+        file.write(b"30,1.0,2")
+    log = ReturnsLog(tmp_path, start_frames=30)
+    log.add(rows(40))
+    log.flush()
+    assert returns_log.read(path) == rows(10, 20, 30, 40)
+
+
+def test_late_rows_are_removed_without_room_or_memory_for_a_copy(tmp_path):
+    """Guards the order of frames from a disk that is full, and the memory of a learner that
+    continues a run of millions of episodes."""
+    path = written(tmp_path)
+    with path.open("ab") as file:
+        file.writelines([b"15" + b"," * 100 + b"\n"] * 20_000)
+        file.write(b"40,1,2,3,4,5,0,\n")
+    before = path.stat().st_ino, path.stat().st_size
+    tracemalloc.start()
+    try:
+        ReturnsLog(tmp_path, start_frames=30)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (path.stat().st_ino, path.stat().st_size) == (before[0], before[1] - 16)
+    assert peak < 500_000
+
+
 def test_a_run_that_has_ended_keeps_its_last_episodes(tmp_path):
     """Guards them from a second start, which trains no more; they end after its last checkpoint."""
     path = written(tmp_path)
@@ -38,10 +67,10 @@ def test_a_file_that_cannot_be_read_for_now_stays(tmp_path, monkeypatch, caplog)
     """Guards the episodes from a network disk that is away when a run continues."""
     path = written(tmp_path)
 
-    def away(path):
+    def away(path, frames):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(returns_log, "read", away)
+    monkeypatch.setattr(returns_log, "_cut", away)
     log = ReturnsLog(tmp_path, start_frames=20)
     assert "Cannot update" in caplog.text
     log.add(rows(40))

@@ -241,7 +241,7 @@ def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
         with monkeypatch.context() as process:
             for name, value in variables.items():
                 process.setenv(name, value)
-            runs.append((arguments, from_python.create()))
+            runs.append((arguments, from_python.factory()()))
 
     monkeypatch.setattr("seed_rl.agent._run", run)
     seed_rl.train("vtrace", environment, logdir=tmp_path / "run")

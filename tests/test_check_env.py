@@ -207,6 +207,10 @@ FAULTS: dict[str, Any] = {
     ),
     "mask_name": changed(lambda env, result: (*result[:4], {"action_masks": np.ones(2)})),
     "mask_method": fault(action_masks=lambda self: np.ones(2)),
+    "mask_of_other_actions": fault(
+        action_space=spaces.MultiBinary(2),
+        step=lambda self, action: (*Good.step(self, 1)[:4], {"action_mask": np.ones(2)}),
+    ),
     "success": at(3, lambda r: (*r[:4], {"is_success": "yes"})),
     "successes": at(3, lambda r: (*r[:4], {"is_success": np.zeros(1)})),
     "score": at(3, lambda r: (*r[:4], {"score_reward": "1"})),
@@ -256,6 +260,7 @@ SHOULD = {
     "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
     **{"mask_name": "action_masks looks like", "mask_method": "action_masks() looks like"},
+    "mask_of_other_actions": "only Discrete and MultiDiscrete actions can be masked",
     **{"autoreset": "reset itself", "float_image": "19,200 bytes", "channels": "channels first"},
 }
 

@@ -22,6 +22,7 @@ from seed_rl import experiment
 from seed_rl.agents.r2d2 import algorithm as r2d2_algorithm
 from seed_rl.agents.r2d2 import networks as r2d2_networks
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.common import nest
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.callbacks import Callback
@@ -89,6 +90,34 @@ def test_result(trained, leaves_nothing):
     assert 0 < result.returns.sum() <= 800 + 4 * 500
     assert len(result.returns) == len(result.episodes)
     assert experiment.read_result(result.logdir) == result
+
+
+class Biased(VTrace):
+    """Always pushes the cart to one side, as a variable of its own says."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.action = tf.Variable(0, dtype=tf.int64)
+
+    def checkpointables(self):
+        return {"action": self.action, **super().checkpointables()}
+
+    def before_save(self):
+        self.action.assign(1)
+
+    def evaluate(self, prev_actions, env_outputs, agent_state):
+        return tf.zeros_like(prev_actions) + self.action, agent_state
+
+
+def test_an_algorithm_acts_with_its_own_variables_as_saved(tmp_path):
+    """Guards playing, evaluating and the exported model of one with further networks."""
+    result = experiment.run(make_job(tmp_path / "run", 200, kind=Biased), callbacks=())
+    job = make_job(tmp_path / "new", 1, kind=Biased)
+    for policy in (
+        experiment.trained_policy(job, result.checkpoint),
+        experiment.load_policy(result.logdir),
+    ):
+        assert policy(np.zeros(4, np.float32), policy.initial_state(), 0.0)[0] == 1
 
 
 @pytest.mark.parametrize("num_eval_envs", [0, 2])

@@ -129,9 +129,17 @@ class Contract:
 
     def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
         if self.masks is None:
-            if not action_masks.choices(self.env.action_space):
-                return
             masked = action_masks.KEY in info
+            if not action_masks.choices(self.env.action_space):
+                if masked:
+                    self.findings.should(
+                        "mask_of_other_actions",
+                        f"{call} returned an {action_masks.KEY}, but only Discrete and "
+                        "MultiDiscrete actions can be masked.",
+                        "The mask is ignored.",
+                        "Have such actions, or let step() treat actions that are not allowed.",
+                    )
+                return
             if masked:
                 self._bad_mask(f"{call} returned an {action_masks.KEY}, but reset() did not")
             names = action_masks.other_names(self.env, self.env.observation_space, info)

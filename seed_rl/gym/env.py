@@ -26,6 +26,7 @@ from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEn
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
+from seed_rl.gym import from_python
 
 ENTRY_POINTS = "seed_rl.environments"
 """Group of entry points by which installed packages offer environments: NAME = module:callable."""
@@ -208,6 +209,8 @@ def constructor(config: GymConfig) -> Callable[..., Any]:
 
 def _factory(name: str) -> Callable[..., Any] | None:
     """The callable named by `name`; None if it is an id of Gymnasium."""
+    if name == from_python.NAME:
+        return from_python.factory()
     if ":" in name:
         found = _attribute(name)
         return found if callable(found) else None
@@ -219,7 +222,8 @@ def _factory(name: str) -> Callable[..., Any] | None:
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
     """What `factory` makes, or what Gymnasium makes if that is None."""
     name, render_mode = config.env_name, config.render_mode
-    if render_mode and (factory is None or is_rendered(name, factory, render_mode)):
+    shown = "The environment" if name == from_python.NAME else name
+    if render_mode and (factory is None or _is_rendered(shown, factory, render_mode)):
         arguments = {**arguments, "render_mode": render_mode}
     try:
         with _told_in_words(name):
@@ -229,8 +233,8 @@ def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict
             return gymnasium.make(name, disable_env_checker=True, **arguments)
     except TypeError as error:
         logging.exception("Making %s failed.", name)
-        shown = json.dumps(arguments, default=repr)
-        raise UserError(f"{name} rejects --env_kwargs={shown}: {error}") from error
+        given = json.dumps(arguments, default=repr)
+        raise UserError(f"{shown} rejects --env_kwargs={given}: {error}") from error
 
 
 def _wrapped(env: Any, config: GymConfig) -> Any:
@@ -275,7 +279,7 @@ def _nearest(name: str) -> str:
     return ""
 
 
-def is_rendered(name: str, factory: Callable[..., Any], render_mode: str) -> bool:
+def _is_rendered(name: str, factory: Callable[..., Any], render_mode: str) -> bool:
     """Whether `factory`, which makes the environment `name`, takes a `render_mode`.
 
     Raises:

@@ -26,7 +26,7 @@ import numpy as np
 
 from seed_rl.common.errors import UserError
 
-NAME = f"{__name__}:create"
+NAME = f"{__name__}:factory"
 """As --env_name."""
 _FILE = "SEED_RL_ENVIRONMENT_FILE"
 _RANDOM = (np.random.Generator, np.random.RandomState, random.Random)
@@ -139,27 +139,23 @@ def pickled(factory: Callable[..., Any]) -> Iterator[dict[str, str]]:
         yield {_FILE: file.name}
 
 
-def create(render_mode: str | None = None, **arguments: Any) -> Any:
-    """Creates an environment with the factory that another process has passed to `pickled`.
+def factory() -> Callable[..., Any]:
+    """What creates environments, as another process has passed it to `pickled`.
 
     Raises:
       UserError: there is none, or this process lacks what it needs.
     """
-    from seed_rl.gym import env  # Imports Gymnasium, which `seed_rl.train` does without.
-
     if _FILE not in os.environ:
         raise UserError(
             "The environment of this run was given to seed_rl.train in Python, and is not saved. "
-            "Give it again there: seed_rl.load(RUN, env=...)."
+            "Give it again there: seed_rl.load(RUN, env=...); to continue training, repeat "
+            "seed_rl.train."
         )
     try:
         with open(os.environ[_FILE], "rb") as file:
-            factory = cloudpickle.load(file)
+            return cloudpickle.load(file)
     except Exception as error:
         raise UserError(
             f"The environment cannot be created in another process ({error}). Modules that it uses "
             "must be installed, or be beside your program or in the working directory."
         ) from error
-    if render_mode and env.is_rendered("The environment", factory, render_mode):
-        arguments["render_mode"] = render_mode
-    return factory(**arguments)

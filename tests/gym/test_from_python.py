@@ -4,6 +4,11 @@ import ast
 import subprocess
 import sys
 
+import gymnasium
+import numpy as np
+
+from seed_rl.gym import env, from_python
+
 PROGRAM = """
 import collections, functools, random, threading
 import gymnasium, numpy as np
@@ -81,3 +86,13 @@ def test_labels_differ_for_other_environments_and_are_the_same_next_time(tmp_pat
     ):
         then = labels(tmp_path / "one.py", PROGRAM.replace(before, after))
         assert [i for i in range(len(first)) if then[i] != first[i]] == others
+
+
+def test_a_function_with_num_envs_makes_vector_environments(monkeypatch):
+    """As one that another process can import does."""
+    made = lambda num_envs: gymnasium.make_vec("CartPole-v1", num_envs)  # noqa: E731
+    with from_python.pickled(made) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        batch = env.create_batch(np.arange(3), env.GymConfig(env_name=from_python.NAME))
+    assert batch is not None and batch.reset(seed=1).shape == (3, 4)

@@ -39,6 +39,7 @@ def make_job(
     frames: int,
     create_env: Callable[[int, Any], gymnasium.Env[Any, Any]] = cart_pole,
     learner: Mapping[str, Any] | None = None,
+    kind: type[algorithm.VTrace] = algorithm.VTrace,
     **run: Any,
 ) -> TrainingJob:
     """A run of a small recurrent network, with 40 frames in each training step.
@@ -48,6 +49,7 @@ def make_job(
       frames: of the run.
       create_env: creates an environment.
       learner: further options of `LearnerConfig`.
+      kind: the algorithm.
       **run: further options of `RunConfig`, besides four environments of two actors and a seed.
     """
     sizes = {"num_envs": 4, "env_batch_size": 2, "seed": 1, **run}
@@ -56,6 +58,7 @@ def make_job(
         _recurrent,
         # Not the flags, which another test may have parsed.
         vtrace=VTraceConfig(),
+        algorithm=kind,
         env_config={},
         optimizer=OptimizerConfig(),
         device_config=DeviceConfig(),

@@ -17,8 +17,13 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
     """`env` itself if it is a Gymnasium environment, else an adapter around it.
 
     Raises:
-      UserError: it lacks `reset`, `step` or a space.
+      UserError: it lacks `reset`, `step` or a space, or is a vector environment.
     """
+    if hasattr(env, "single_observation_space"):
+        raise UserError(
+            f"{type(env).__name__} is a vector environment. Give a function with a parameter "
+            "num_envs that creates it, such as lambda num_envs: gymnasium.make_vec(ID, num_envs)."
+        )
     needed = ("reset", "step", "observation_space", "action_space")
     if missing := [name for name in needed if not hasattr(env, name)]:
         raise UserError(

@@ -59,7 +59,7 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
 
     Raises:
       UserError: the space does not consist of arrays of fixed shape (Text, Graph, ...), has no
-        values, or is a Dict whose keys cannot be sorted.
+        values, or is a Dict with other keys than strings.
     """
     found = _specs(space, name)
     if not any(np.prod(spec.shape) for spec in nest.flatten(found)):
@@ -70,9 +70,9 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
 def _specs(space: spaces.Space[Any], name: str) -> Any:
     """`specs` of a part, which may be empty."""
     if isinstance(space, spaces.Dict):
-        if len({type(key) for key in space.spaces}) > 1:
+        if not all(isinstance(key, str) for key in space.spaces):
             raise UserError(
-                f"The keys of the {name} space {space} are of several types: make them strings."
+                f"The keys of the {name} space {space} are not all strings: make them strings."
             )
         return {key: _specs(sub, f"{name}/{key}") for key, sub in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -286,6 +286,7 @@ def load_weights(
     agent: Any,
     config: Mapping[str, Any] | None = None,
     network: Collection[str] = (),
+    others: Mapping[str, Any] | None = None,
 ) -> Path:
     """Loads only an agent's weights from a checkpoint (`--init_checkpoint`).
 
@@ -297,6 +298,7 @@ def load_weights(
       config: all options by name, to report which of them differ if the weights do not fit.
       network: names of the options that define the network; a difference among them causes a
         warning even if the weights fit.
+      others: what acts besides the agent, from `Algorithm.checkpointables`, is loaded, too.
 
     Returns:
       The directory of the checkpoint.
@@ -306,7 +308,7 @@ def load_weights(
     """
     prefix = _variables_prefix(Path(path))
     try:
-        misfits.read(prefix, tf.train.Checkpoint(agent=agent), partly=True)
+        misfits.read(prefix, tf.train.Checkpoint(agent=agent, **others or {}), partly=True)
     except misfits.MisfitError as misfit:
         changes = _suspects(Path(prefix).parent, config or {})
         what = f": {'; '.join(changes)}" if changes else ""

@@ -105,7 +105,8 @@ def _export(network: Any, specs: Specs, act: Act) -> tf.Module:
         return act(prev_actions, EnvOutput(**env_outputs), agent_state)
 
     module = tf.Module()
-    module.network = network  # Tracks its variables.
+    module.network = network  # Tracks its variables, as the next line does those of an algorithm.
+    module.variables_of_act = exported_act.get_concrete_function().variables
     module.initial_state = initial_state
     module.act = exported_act
     return module

@@ -131,7 +131,8 @@ def trained_policy(
     initialize(algorithm, network, job.specs)
     if weights is not None:
         config = run_record.describe(job.options)
-        checkpoints.load_weights(os.fspath(weights), network, config, job.network)
+        others = algorithm.checkpointables()
+        checkpoints.load_weights(os.fspath(weights), network, config, job.network, others)
     act = tf.function(acting(algorithm, sampled), autograph=False)
     return ActingPolicy(act, network.initial_state, job.specs)
 

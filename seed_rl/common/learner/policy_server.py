@@ -140,8 +140,8 @@ class _Weights:
         job = self._job
         try:
             options = run_record.describe(job.options)
-            network = job.algorithm.network
-            loaded = checkpoints.load_weights(self._path, network, options, job.network)
+            network, others = job.algorithm.network, job.algorithm.checkpointables()
+            loaded = checkpoints.load_weights(self._path, network, options, job.network, others)
         except (UserError, OSError, tf.errors.OpError) as error:
             if self._loaded is None:
                 raise

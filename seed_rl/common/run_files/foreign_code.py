@@ -29,7 +29,7 @@ _PACKAGE = shipped.LAYOUT / "seed_rl"
 _EXAMPLES = shipped.LAYOUT / "examples"
 _PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
 _ENVIRONMENTS = "seed_rl.testing.envs"
-OF_THE_CALLER = "seed_rl.gym.from_python:create"  # From the user, not the record.
+OF_THE_CALLER = "seed_rl.gym.from_python:factory"  # From the user, not the record.
 
 
 def find(record: Mapping[str, Any]) -> list[str]:

@@ -193,6 +193,11 @@ def test_what_is_missing_is_named(env: Any, missing: str) -> None:
         as_gymnasium(env)
 
 
+def test_a_vector_environment_is_not_taken_for_an_old_one() -> None:
+    with pytest.raises(UserError, match="is a vector environment.*a parameter num_envs"):
+        as_gymnasium(gymnasium.make_vec("CartPole-v1", 2))
+
+
 @pytest.mark.parametrize("truncate", [False, True])
 def test_old_gym_environment(truncate: bool) -> None:
     env = as_gymnasium(envs.OldGymEnv(episode_length=2, truncate=truncate))

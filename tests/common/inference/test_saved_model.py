@@ -120,6 +120,18 @@ def test_how_to_act_can_be_chosen_and_a_model_be_replaced(tmp_path, agent):
     assert actions.numpy().tolist() == [8, 9]
 
 
+def test_an_algorithm_may_act_with_variables_of_its_own(tmp_path, agent):
+    """Guards the end of a run against TensorFlow's "untracked resource"."""
+    shift = tf.Variable(5)
+    save_model(tmp_path / "model", agent, SPECS, lambda actions, _, state: (actions + shift, state))
+    model = tf.saved_model.load(str(tmp_path / "model"))
+    env_outputs = tf.nest.map_structure(
+        lambda s: tf.zeros([1, *s.shape], s.dtype), SPECS.env_output._asdict()
+    )
+    actions, _ = model.act(tf.constant([1]), env_outputs, model.initial_state(tf.constant(1)))
+    assert actions.numpy().tolist() == [6]
+
+
 def test_a_failed_export_keeps_the_old_model(tmp_path, agent, monkeypatch, caplog):
     save_model(tmp_path / "model", agent, SPECS, choose(agent))
     before = sorted(path.name for path in (tmp_path / "model").iterdir())

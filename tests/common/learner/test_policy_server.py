@@ -38,7 +38,8 @@ def test_damaged_checkpoints_are_passed_over(tmp_path, caplog):
         if damaged:
             (path / "variables.index").write_bytes(b"")
 
-    job = SimpleNamespace(options={}, network=(), algorithm=SimpleNamespace(network=network))
+    algorithm = SimpleNamespace(network=network, checkpointables=dict)
+    job = SimpleNamespace(options={}, network=(), algorithm=algorithm)
     weights = _Weights(job, tmp_path)
     save(1)
     save(2, damaged=True)

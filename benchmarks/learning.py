@@ -9,8 +9,8 @@ the table of all tasks in FILE between the markers of PAGE.
 
 Each library runs the command that it recommends for the task, one run after another, seed by seed.
 A score is the mean return of 100 training episodes in a row; Sample Factory reports such means
-itself, about every 5 s. Seconds count from the start of the command, and a run ends at the goal, or
-after `--limit` seconds. FLAGS are added to our commands.
+itself, about every 5 s. Seconds count from the start of the command, and a run ends at the goal,
+after `--limit` seconds, or by itself. FLAGS are added to our commands.
 
 The others run in virtual environments of their own:
 
@@ -136,12 +136,14 @@ class Learned(NamedTuple):
       frames: until the goal.
       highest: highest mean of all.
       all_frames: of the whole run.
+      all_seconds: of the whole run.
     """
 
     seconds: float
     frames: float
     highest: float
     all_frames: float
+    all_seconds: float = float("nan")
 
 
 class Contestant(NamedTuple):
@@ -230,7 +232,9 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], limit: float) -> list[str
     each = ", ".join(_shown(run["seconds"]) for run in runs)
     if late:
         best = ", ".join(_shown(run["highest"]) for run in late)
-        missed = f"not in {limit:g}; at best {best}"
+        # Earlier files do not say how long a run took.
+        times = [f"{min(limit, round(run.get('all_seconds') or limit)):g}" for run in late]
+        missed = f"not in {times[0] if len({*times}) == 1 else ', '.join(times)}; at best {best}"
         each = f"{each}: {missed}" if len(late) < len(runs) else missed
     seconds, frames = (
         statistics.median(np.inf if run[key] is None else run[key] for run in runs)
@@ -293,10 +297,11 @@ def run(
             learned = judge(_means(contestant, folder), task.goal, began)
             stopped = time.time() > began + limit or learned.frames > 0
     finally:
+        seconds = time.time() - began
         code = _end(process)
     if code and not stopped:
         raise SystemExit(f"{output.read_text()}\nerror: exited with {code}: {' '.join(command)}")
-    return judge(_means(contestant, folder), task.goal, began)
+    return judge(_means(contestant, folder), task.goal, began)._replace(all_seconds=seconds)
 
 
 def judge(reached: Means, goal: float, began: float) -> Learned:

@@ -68,7 +68,7 @@ def _protocol(study: FinishedStudy) -> str:
     spec = study.spec
     command = shlex.join(runner.training(spec, study.tasks[0].configuration))
     episodes = min(run.episodes for task in study.tasks for run in task.runs)
-    scores = "Scores are training returns of the last interval."
+    scores = f"Scores are {spec.performance.episodes} returns of the last interval."
     if episodes:
         actions = ", with sampled actions" if spec.evaluation_actions == "sampled" else ""
         scores = f"Scores are means of {episodes} episodes of the final checkpoint{actions}."
@@ -96,18 +96,20 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
             [
                 *(task.name, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(map(number, task.scores)),
-                _in_training(task),
+                _in_training(study, task),
                 *(published.get(method, "") for method in methods),
             ]
         )
     return table(lines)
 
 
-def _in_training(task: Task) -> str:
+def _in_training(study: FinishedStudy, task: Task) -> str:
     returns = task.training()
     text = _estimate(statistics.mean_of_seeds(returns)) if returns else ""
     if 0 < len(returns) < len(task.runs):
         text += f", {len(returns)} of {len(task.runs)} seeds"
+    if text and study.spec.performance.episodes == "evaluation":
+        text += ", evaluation episodes"
     return text
 
 
@@ -139,7 +141,7 @@ def overview(
             *("" if spec.game == shown else spec.game, task.name),
             *(f"{spec.agent} ([{study.name}]({link}))", f"{spec.frames / 1e6:g}M"),
             *(str(len(task.runs)), _estimate(statistics.mean_of_seeds(task.scores))),
-            _in_training(task),
+            _in_training(study, task),
         ]
         for theirs in _compared(study, task, references) or [[""] * 3]:
             lines.append([*ours, *theirs])
@@ -152,7 +154,11 @@ def _compared(study: FinishedStudy, task: Task, references: Sequence[Reference])
     """Cells for each published score: what it is, and how much higher ours, measured likewise."""
     cells = []
     for row in comparable(references, study.spec, [task.environment]):
-        ours = task.training(row.window) if row.in_training(study.spec) else task.scores
+        ours = task.scores
+        if row.in_training(study.spec):
+            if study.spec.performance.episodes == "evaluation":
+                continue  # Its training returns are in no file.
+            ours = task.training(row.window)
         if (difference := row.difference(ours)) is None:
             continue
         text = f"{'+' if difference.estimate > 0 else ''}{_estimate(difference)}"
@@ -220,7 +226,7 @@ def _estimate(of: Interval, form: str = "") -> str:
 def _interval(of: Interval, form: str = "") -> str:
     if math.isnan(of.low):
         return "one seed"
-    if of.low == of.high:
+    if math.isclose(of.low, of.high):  # The mean of equal scores is rounded.
         return "all equal"
     return f"{number(of.low, form)} to {number(of.high, form)}"
 
@@ -273,9 +279,11 @@ def main(arguments: Sequence[str]) -> int:
     if several:
         sections["overview"] = overview(studies, references, folder)
     for game, panels in pictures(studies, references).items():
+        specs = [study.spec for study in studies if study.spec.game == game]
+        kinds = dict.fromkeys(spec.performance.episodes for spec in specs)
         single = studies[0].path / "curves.png"
         out = single if len(studies) == 1 else folder / f"{Path(game).stem}.png"
-        curves.draw(panels, out, "training return")
+        curves.draw(panels, out, f"{' or '.join(kinds)} return")
     if scores := normalized(studies, references, options.unit):
         names = [study.name for study in studies]
         sections["comparison"] = comparison(names, scores, options.unit)

@@ -22,11 +22,11 @@ class FinishedRun(NamedTuple):
     """A run that is done.
 
     Attributes:
-      score: mean score of its evaluation, or the training return if there is none.
+      score: mean score of its evaluation, or the return in training if there is none.
       episodes: how many it was evaluated for.
-      training: mean training return of the last interval; NaN if no episode has ended.
-      curve: <float>[points, 2], frames, and the mean training return of the interval that ends
-        there.
+      training: mean return of the last interval, of the episodes that the spec rates by; NaN if
+        none has ended.
+      curve: <float>[points, 2], frames, and the mean return of the interval that ends there.
     """
 
     score: float
@@ -35,7 +35,7 @@ class FinishedRun(NamedTuple):
     curve: np.ndarray
 
     def last_return(self, window: int) -> float:
-        """Mean training return of the last `window` frames; NaN without an episode there.
+        """Mean return of the last `window` frames of training; NaN without an episode there.
 
         Args:
           window: 0: the last interval.

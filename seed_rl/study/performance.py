@@ -27,8 +27,8 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.common.run_files.returns_log import EpisodeRow
 from seed_rl.study.spec import Measure
 
-_PAUSE_S = 60.0
-"""Without the end of an episode for longer, a run may have been stopped."""
+_EVENTS = "events.out.tfevents.*"
+"""Files of a run. Each learner writes one, named after the second of its start, Unix time."""
 
 
 class Rating(NamedTuple):
@@ -59,15 +59,19 @@ def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
 def frames_per_s(logdir: Path) -> float | None:
     """Environment frames per second of a run, without its pauses; None if that cannot be said.
 
-    Counts from one end of an episode to the next, unless they are so far apart that the run may
-    have been stopped between them.
+    Counts from one end of an episode to the next, unless a learner has started between them. (Their
+    distance does not show a pause: episodes of equal length end together, minutes apart.)
     """
     try:
         rows = returns_log.read(logdir / returns_log.FILE_NAME)
     except (OSError, UnicodeDecodeError):
         return None
-    steps = np.diff(np.array([(row.time, row.frames) for row in rows]).reshape(-1, 2), axis=0)
-    seconds, frames = steps[(steps[:, 0] >= 0) & (steps[:, 0] <= _PAUSE_S)].sum(axis=0)
+    ends = np.array([(row.time, row.frames) for row in rows]).reshape(-1, 2)
+    names = [path.name.split(".")[3] for path in logdir.glob(_EVENTS)]
+    starts = np.sort([int(name) for name in names if name.isdecimal()])
+    resumed = np.diff(np.searchsorted(starts, ends[:, 0])) != 0
+    steps = np.diff(ends, axis=0)
+    seconds, frames = steps[(steps[:, 0] >= 0) & ~resumed].sum(axis=0)
     return float(frames / seconds) if seconds > 0 else None
 
 

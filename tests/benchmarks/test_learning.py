@@ -27,7 +27,7 @@ def test_a_goal_is_reached_by_the_mean_of_100_episodes(tmp_path: Path) -> None:
     means = learning._seed_rl([]).means(tmp_path)
     learned = learning.judge(means, goal=9, began=900)
     # The first 100 episodes with a mean of 9 are 40 to 139: ten of 0, ninety of 10.
-    assert learned == pytest.approx((100 + 139, 139 * 7, 10, 299 * 7))
+    assert learned[:4] == pytest.approx((100 + 139, 139 * 7, 10, 299 * 7))
     assert math.isnan(learning.judge(means, goal=11, began=900).seconds)
 
 
@@ -84,14 +84,24 @@ def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:
     keep("cartpole", 60, {learning.OURS: [reached] * 3})
     keep("hopper", 60, {learning.OURS: [reached]})
     late = learning.Learned(nan, nan, 1234.5, 5000)
-    keep("hopper", 90, {learning.OURS: [reached, late, late], "X": [late, late]})
+    early = late._replace(all_seconds=41.2)  # It ended by itself.
+    keep("hopper", 90, {learning.OURS: [reached, late, late], "X": [late, early]})
     assert {"commit", "machine"} <= json.loads(path.read_text())["hopper"].keys()
     *_, cartpole, ours, other = learning.markdown(json.loads(path.read_text())).splitlines()
     assert cartpole == "| CartPole, 475 | **seed_rl** | 12.3, 12.3, 12.3 | 12.3 | 3,000 |"
     missed = "12.3, –, –: not in 90; at best 1,234, 1,234 | not reached | not reached"
     assert ours == f"| Hopper, 2,000 | **seed_rl** | {missed} |"
-    none = "not in 90; at best 1,234, 1,234 | not reached | not in 5,000 to 5,000"
+    none = "not in 90, 41; at best 1,234, 1,234 | not reached | not in 5,000 to 5,000"
     assert other == f"|  | X | {none} |"
+
+
+def test_a_run_may_end_before_the_limit(tmp_path: Path) -> None:
+    """Guards runs from being said to have missed the goal in a time that they did not have."""
+    contestant = learning.Contestant(
+        lambda *_: [sys.executable, "-c", ""], lambda _: learning._of_episodes([])
+    )
+    learned = learning.run(contestant, TASKS["hopper"], 1, tmp_path / "run", math.inf)
+    assert math.isnan(learned.seconds) and math.isfinite(learned.all_seconds)
 
 
 def test_only_libraries_with_a_command_for_a_task_run_it() -> None:

@@ -274,6 +274,33 @@ def test_what_is_damaged_in_a_file_is_named(folder, capsys, name, before, after,
     assert named in capsys.readouterr().err
 
 
+def test_returns_of_evaluation_episodes_are_not_called_training_returns(folder, monkeypatch):
+    """Guards tables, comparisons and pictures of studies that are rated by evaluation episodes."""
+    record = json.loads((folder / "study.json").read_text())
+    record["spec"]["performance"] = {"episodes": "evaluation"}
+    (folder / "study.json").write_text(json.dumps(record))
+    study = finished.read(folder)
+    rows = [reference(), reference(protocol="training return", method="B")]
+    assert "| 65.0 (10.9 to 119.1), evaluation episodes | 40 ± 5 |" in aggregate.markdown(
+        study, rows
+    )
+    ((title, *_),) = aggregate._compared(study, study.tasks[0], rows)
+    assert title == "A"
+    drawn = []
+    monkeypatch.setattr(aggregate.curves, "draw", lambda panels, out, label: drawn.append(label))
+    (folder / RESULTS).write_text((folder / RESULTS).read_text().replace(",1,1,10,", ",,,0,"))
+    assert program.main(["aggregate", str(folder)]) == 0
+    assert drawn == ["evaluation return"]
+    assert "Scores are evaluation returns of" in aggregate.markdown(finished.read(folder), [])
+
+
+@pytest.mark.parametrize("score", [0.1, 0.7, 3.0])
+def test_equal_scores_are_said_to_be_equal(score):
+    """Guards tables from an interval that only the rounding of a mean has."""
+    interval = statistics.mean_of_seeds([score] * 3)
+    assert aggregate._estimate(interval, ".1f") == f"{score} (all equal)"
+
+
 def test_methods_that_were_published_alike_share_a_source(folder):
     """Guards pages from repeating a protocol and an address for each method."""
     alike = {"protocol": "training return", "source": "https://example.org"}

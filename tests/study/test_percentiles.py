@@ -149,16 +149,18 @@ def test_ratings(tmp_path):
 
 
 def test_frames_per_second_are_without_pauses(tmp_path):
-    """Guards rates of runs that were stopped, or resumed on another day."""
+    """Guards rates of runs that were resumed, and of slow ones whose episodes end together."""
     assert performance.frames_per_s(tmp_path) is None
     log = ReturnsLog(tmp_path)
-    times = [(10, 100.0), (20, 101.0), (40, 102.0), (50, 5000.0), (80, 5003.0)]
+    for start in (90, 4990):
+        (tmp_path / f"events.out.tfevents.{start}.host.1.0.v2").touch()
+    times = [(10, 100.0), (20, 101.0), (40, 201.0), (50, 5000.0), (80, 5003.0)]
     log.add([row(frames, 1.0)._replace(time=time) for frames, time in times[:1]])
     log.flush()
     assert performance.frames_per_s(tmp_path) is None
     log.add([row(frames, 1.0)._replace(time=time) for frames, time in times[1:]])
     log.flush()
-    assert performance.frames_per_s(tmp_path) == (10 + 20 + 30) / (1 + 1 + 3)
+    assert performance.frames_per_s(tmp_path) == (10 + 20 + 30) / (1 + 100 + 3)
 
 
 def test_each_choice_has_a_figure_of_its_own(tmp_path, monkeypatch):

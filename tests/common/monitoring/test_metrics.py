@@ -45,6 +45,8 @@ def test_scalars_and_histograms_reach_tensorboard_at_their_frames(tmp_path):
     writer.write(1000, {"loss": 0.5, "speed/frames_per_s": 10})
     writer.write(2000, {"loss": tf.constant(0.25), "priorities": np.float32([0, 1, 1, 10])})
     writer.close()
+    (path,) = tmp_path.iterdir()  # Studies read the start of a learner from the name.
+    assert abs(int(path.name.split(".")[3]) - path.stat().st_mtime) < 3600
     found = read_arrays(tmp_path)
     ((step, buckets),) = found.pop("priorities")  # Rows of (left, right, count).
     assert step == 2000 and buckets[:, 2].sum() == 4

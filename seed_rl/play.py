@@ -69,9 +69,10 @@ def find(path: Path) -> SavedAgent:
     Raises:
       UserError: there is none.
     """
-    if (path / "saved_model.pb").exists():
+    # Not `Path.exists`, which raises if the folder cannot be entered: reading it then fails.
+    if os.path.exists(path / "saved_model.pb"):
         return SavedAgent(run_record.read(path.resolve().parent), None, path)
-    if (path / checkpoint_list.METADATA).exists():
+    if os.path.exists(path / checkpoint_list.METADATA):
         return SavedAgent(run_record.read(path), path, None)
     entries = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if entries:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-import tempfile
-from pathlib import Path
 
 from seed_rl import play
 from seed_rl.common.errors import UserError
@@ -33,12 +32,13 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from seed_rl.common.learner.playing import Episode
     from seed_rl.common.learner.policy_server import ServeRequest
 
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "episodes"
+    # In memory: a server may run for longer than cleaners leave a temporary file alone.
+    with open(os.memfd_create("episodes"), "r+", encoding="utf-8") as results:
         request = ServeRequest(
             weights=str(saved.weights),
-            results=str(results),
+            results=f"/proc/self/fd/{results.fileno()}",
             episodes=arguments.episodes,
+            every=bool(arguments.episodes or arguments.json),
             sampled=arguments.sampled,
             refresh_s=arguments.refresh_s,
         )
@@ -46,9 +46,8 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
         own += [f"--num_envs={arguments.num_envs}", "--env_batch_size=1", "--num_eval_envs=0"]
         own.append(f"--play_request={request.to_json()}")
         play.start_program(arguments.logdir, saved.record, own, overrides)
-        lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
         arguments.envs = arguments.num_envs
-        play.report([Episode(**json.loads(line)) for line in lines], arguments)
+        play.report([Episode(**json.loads(line)) for line in results], arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

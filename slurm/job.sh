@@ -153,7 +153,9 @@ actor() {
     program "$@"
     code=$?
     case "$code" in # As `actor_is_final` in seed_rl/launch/restarts.py; the last line above says why.
-      0 | 2 | 3) exit "$code" ;;
+      0 | 3) exit "$code" ;;
+      # A learner that started before this token was made refuses it, but will be restarted.
+      2) [[ "$SEED_RL_SECRETS/token" -nt "$LOGDIR/slurm/ran" ]] || exit "$code" ;;
     esac
     if ! learner_queued; then
       say "the learner's job $LEARNER has ended"
@@ -162,6 +164,7 @@ actor() {
     pause_s=1
     case "$code" in
       "$stopped") requeue "stopped before the learner" ;;
+      2) pause_s="$retry_s" ;;
       4) ;; # No learner: it may be back elsewhere.
       *)
         decision="$("$PYTHON" -m seed_rl.launch.restarts "$failures" "$((SECONDS - started))")" || {

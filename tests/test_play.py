@@ -166,6 +166,7 @@ def test_nothing_to_play(tmp_path, capsys, monkeypatch):
     (tmp_path / "a-run" / "config.json").write_text("{}")
     for path, problem in (
         (tmp_path / "missing", "There is no trained agent in"),
+        (tmp_path / ("x" * 300), "Cannot read"),
         (tmp_path, f"its --logdir, such as {tmp_path / 'a-run'}."),
         (tmp_path / "a-run", "There is no trained agent in"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -19,6 +20,7 @@ from seed_rl.cluster import mirror, mirrored
 from seed_rl.cluster.mirror import OWNER, DisplacedError
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.errors import NotSavedError, UserError
+from seed_rl.common.system.file_lock import try_lock
 from tests.helpers import PROGRAMS
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import PATIENCE_S, wait_until
@@ -56,6 +58,20 @@ def test_a_failed_learners_files_are_copied_and_its_code_is_returned(
     # Before the learner starts, too: its address must not wait for a copy, which may fail.
     assert seen[:2] == ["run", "start"] and seen.count("run") > seen.count("start") == 2
     assert list((tmp_path / "disk").iterdir()) == []
+
+
+def test_the_directory_is_locked_against_cleaners_of_temporary_files(bucket: pathlib.Path) -> None:
+    """Guards config.json, which would then be removed from the bucket, too."""
+    free: list[bool] = []
+
+    def look(logdir: pathlib.Path) -> None:
+        descriptor = os.open(logdir.parent, os.O_RDONLY)
+        free.append(try_lock(descriptor))
+        os.close(descriptor)
+
+    command = ["true"]
+    assert mirrored.run(lambda logdir: command, f"file://{bucket}/run", {}, look, 0.1) == 0
+    assert free and not any(free)
 
 
 @pytest.mark.parametrize("during", ["claim", "write", "restore"])

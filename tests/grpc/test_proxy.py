@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import stat
 from collections.abc import Iterator
 
 import grpc
@@ -52,6 +53,12 @@ def test_both_clients(port, socket_address, secrets):
     late = Background(ops.Client, f"localhost:{port}", options)
     with serving(socket_address, double):
         assert values(late.result().double(1)) == 2
+
+
+def test_cleaners_of_temporary_files_spare_its_sockets(port, secrets):
+    """Otherwise they take them for dead, and no client gets in any more."""
+    for name in ("greeting", "requests"):
+        assert (secrets.folder / name).stat().st_mode & stat.S_ISVTX
 
 
 def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path):

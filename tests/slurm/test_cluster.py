@@ -180,6 +180,7 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path):
     # A token that differs.
     (tmp_path / "token").write_text("another token")
     (tmp_path / "token").chmod(0o600)
+    os.utime(tmp_path / "token", (0, 0))  # A new one would be tried until the learner restarts.
     stranger = cluster.ask(
         *("sbatch", "--parsable", f"--output={tmp_path}/stranger.log"),
         *("slurm/job.sh", "SEED_RL_ROLE=actor", "SEED_RL_INDEX=0"),

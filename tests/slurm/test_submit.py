@@ -208,15 +208,16 @@ def test_a_shell_that_belongs_to_a_job(submit, with_slurm, tmp_path):
 
 @pytest.fixture
 def learner_job(repository, tmp_path):
-    """Runs a learner's job with a program as its Python, and an srun of one's own."""
+    """Runs a job, by default a learner's, with programs as its Python and srun."""
 
-    def run(python, srun, code, **environment):
+    def run(python, srun, code, role="learner", **environment):
         tools = tmp_path / "tools"
         tools.mkdir(exist_ok=True)
         (tmp_path / "slurm").mkdir(exist_ok=True)
-        for name, body in {"srun": srun, "scancel": ":", "sleep": ":", "python": python}.items():
+        programs = {"srun": srun, "scancel": ":", "sleep": ":", "python": python}
+        for name, body in {**programs, "squeue": "echo 5"}.items():
             helpers.stand_in(tools / name, body)
-        settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
+        settings = {"SEED_RL_ROLE": role, "LEARNER": 5, "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
         settings |= {"PYTHON": tools / "python", "LOGDIR": tmp_path}
         environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}
         command = [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items())]
@@ -281,6 +282,17 @@ def test_the_proxys_sockets_have_short_paths(learner_job, tmp_path):
     done = learner_job(":", "env", 0, TMPDIR=str(folder))
     (path,) = re.findall("SEED_RL_PROXY=(.*)", done.stdout)
     assert len(path) < 40 and not pathlib.Path(path).parent.exists()
+
+
+def test_an_actor_whose_token_is_new_waits_for_the_learners_restart(learner_job, tmp_path):
+    """Guards actors that start while the secrets of a run change. A wrong token is final."""
+    (tmp_path / "slurm").mkdir()
+    for age, name in enumerate(("slurm/ran", "token")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (age, age))
+    refuse = f"echo refused | tee -a {tmp_path}/log; [ $(wc -l < {tmp_path}/log) -lt 3 ] ||"
+    done = learner_job(":", f"{refuse} touch {tmp_path}/slurm/ran; exit 2", 2, role="actor")
+    assert done.stdout.count("refused") == 3
 
 
 WITHOUT_HAPROXY = """

@@ -163,7 +163,7 @@ class CheckpointManager:
           Its step; None if there is no checkpoint.
 
         Raises:
-          UserError: it does not fit this run, or all checkpoints are damaged.
+          UserError: it does not fit this run or cannot be read, or all checkpoints are damaged.
         """
         damaged: list[Path] = []
         for entry in reversed(list_checkpoints(self._directory)):
@@ -188,7 +188,7 @@ class CheckpointManager:
 
         Raises:
           DamagedCheckpointError: its files differ from those that were written.
-          UserError: it was saved by another agent or with other options.
+          UserError: it was saved by another agent or with other options, or cannot be read.
         """
         path = Path(path)
         manifest.verify(path)
@@ -304,7 +304,8 @@ def load_weights(
       The directory of the checkpoint.
 
     Raises:
-      UserError: there is no intact checkpoint, or it was saved by another agent.
+      UserError: there is no intact checkpoint, it was saved by another agent, or it cannot be
+        read.
     """
     prefix = _variables_prefix(Path(path))
     try:

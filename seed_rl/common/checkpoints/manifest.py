@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
 
 _MANIFEST = "MANIFEST.json"
@@ -16,11 +17,21 @@ class DamagedCheckpointError(Exception):
     """The files of a checkpoint differ from those that were written."""
 
 
+def raise_if_unreadable(path: Path, error: BaseException) -> None:
+    """Raises a `UserError` if `error`, of reading `path`, does not mean that it is damaged."""
+    if reason := files.unreadable(error):
+        raise UserError(
+            f"Cannot read {path}: {reason}. Fix that, or move its checkpoint elsewhere to use the "
+            "one before."
+        ) from error
+
+
 def verify(path: Path) -> None:
     """Compares the files of a checkpoint with its manifest.
 
     Raises:
       DamagedCheckpointError: they differ.
+      UserError: one of them cannot be read at present, e.g. it is another user's.
     """
     try:
         manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
@@ -29,6 +40,7 @@ def verify(path: Path) -> None:
             for name, info in manifest["files"].items()
         }
     except Exception as error:  # Whatever JSON can hold.
+        raise_if_unreadable(path / _MANIFEST, error)
         raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
     for name, (size, digest) in expected.items():
         if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -41,6 +53,7 @@ def verify(path: Path) -> None:
             if _sha256(path / name) != digest:
                 raise DamagedCheckpointError(f"{path / name} has a wrong checksum")
         except (OSError, ValueError) as error:  # ValueError: no file can have such a name.
+            raise_if_unreadable(path / name, error)
             raise DamagedCheckpointError(f"{path / name}: {error}") from None
 
 

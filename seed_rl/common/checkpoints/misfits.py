@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+from seed_rl.common.checkpoints import manifest
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OPTIMIZER = "optimizer"
@@ -26,6 +29,7 @@ def read(prefix: str, root: tf.train.Checkpoint, partly: bool = False) -> None:
 
     Raises:
       MisfitError: it does not fit. If a shape differs, nothing is restored.
+      UserError: it cannot be read.
     """
     try:
         for path, saved, here in _compare(prefix, root):
@@ -42,6 +46,7 @@ def read(prefix: str, root: tf.train.Checkpoint, partly: bool = False) -> None:
             # Otherwise TensorFlow logs a line for every variable that was not restored.
             status.expect_partial()
     except (ValueError, OSError, tf.errors.OpError) as error:
+        manifest.raise_if_unreadable(Path(prefix), error)
         raise MisfitError(first_line(error)) from error
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
 _POLL_S, _REPORT_S = 0.2, 10.0
+_RECENT = 100  # Episodes of which the mean is shown.
 _DONE_S = 2.0  # How long actors have to hear that all episodes have been played.
 
 
@@ -40,8 +42,10 @@ class ServeRequest(InternalRequest):
 
     Attributes:
       weights: a checkpoint, or a logdir, whose newest checkpoint is served.
-      results: file for the episodes that end, one JSON line each.
+      results: file to which the episodes that have ended are written at the end, one JSON line
+        each.
       episodes: how many to serve; None: no end.
+      every: write every episode, rather than the last 100.
       sampled: act as environment 0 does in training, rather than as in evaluation.
       refresh_s: seconds between checks for a newer checkpoint; 0: never.
     """
@@ -49,6 +53,7 @@ class ServeRequest(InternalRequest):
     weights: str
     results: str
     episodes: int | None = None
+    every: bool = False
     sampled: bool = False
     refresh_s: float = 10.0
 
@@ -113,6 +118,7 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
         inference.store.close(done=score.complete)
         if score.complete:
             stop.wait(_DONE_S)
+    score.write()
 
 
 class _Weights:
@@ -160,10 +166,11 @@ class _Score:
 
     def __init__(self, request: ServeRequest, num_envs: int):
         self._results = request.results
+        self._count = 0
+        self._ended: deque[Episode] = deque(maxlen=None if request.every else _RECENT)
         self._limited = request.episodes is not None
         episodes = request.episodes or 0
         self._left = episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
-        self._returns: list[float] = []
 
     @property
     def complete(self) -> bool:
@@ -171,20 +178,25 @@ class _Score:
         return self._limited and not self._left.any()
 
     def add(self, ended: EpisodeStats) -> None:
-        """Writes episodes that have ended."""
-        with open(self._results, "a", encoding="utf-8") as results:
-            for i, env_id in enumerate(ended.env_ids):
-                if self._limited and not self._left[env_id]:
-                    continue
-                self._left[env_id] -= 1
-                success = float(ended.successes[i])
-                episode = Episode(
-                    int(ended.num_steps[i]),
-                    float(ended.returns[i]),
-                    float(ended.raw_returns[i]),
-                    None if np.isnan(success) else success,
-                )
-                self._returns.append(episode.score)
+        """Adds episodes that have ended."""
+        for i, env_id in enumerate(ended.env_ids):
+            if self._limited and not self._left[env_id]:
+                continue
+            self._left[env_id] -= 1
+            self._count += 1
+            success = float(ended.successes[i])
+            episode = Episode(
+                int(ended.num_steps[i]),
+                float(ended.returns[i]),
+                float(ended.raw_returns[i]),
+                None if np.isnan(success) else success,
+            )
+            self._ended.append(episode)
+
+    def write(self) -> None:
+        """Writes the file of the request."""
+        with open(self._results, "w", encoding="utf-8") as results:
+            for episode in self._ended:
                 print(json.dumps(dataclasses.asdict(episode)), file=results)
 
     def missing(self, silence: np.ndarray) -> str:
@@ -204,7 +216,7 @@ class _Score:
         )
 
     def __str__(self) -> str:
-        if not self._returns:
+        if not self._count:
             return "no episode has ended yet"
-        mean = np.mean(self._returns[-100:])
-        return f"{len(self._returns):,} episodes, mean return of the last {mean:.2f}"
+        mean = np.mean([episode.score for episode in list(self._ended)[-_RECENT:]])
+        return f"{self._count:,} episodes, mean return of the last {mean:.2f}"

@@ -6,10 +6,16 @@ import contextlib
 import errno
 import os
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# The file may be intact. Not EIO: a bad disk does not recover, so the file is as good as damaged.
+_UNREADABLE = (
+    *(errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+)
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -61,9 +67,20 @@ def open_no_link(path: str | os.PathLike[str], mode: str) -> IO[Any]:
 
 def is_no_room(error: BaseException) -> bool:
     """Whether an error, including TensorFlow's, means that a disk or the user's quota is full."""
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return True
-    return any(os.strerror(number) in str(error) for number in _NO_ROOM)
+    return _reason(error, _NO_ROOM) is not None
+
+
+def unreadable(error: BaseException) -> str | None:
+    """Why a file cannot be read, if an error, including TensorFlow's, does not mean damage."""
+    return _reason(error, _UNREADABLE)
+
+
+def _reason(error: BaseException, numbers: Collection[int]) -> str | None:
+    for number in numbers:
+        reason = os.strerror(number)
+        if (isinstance(error, OSError) and error.errno == number) or reason in str(error):
+            return reason
+    return None
 
 
 def no_room(directory: str | os.PathLike[str]) -> str:

@@ -143,9 +143,12 @@ def test_config_and_metadata_lie_beside_the_variables(tmp_path):
         ("flip", "has a wrong checksum"),
         ("remove", "No such file"),
         ("manifest", "has no readable manifest"),
+        ("disk", "Input/output error"),
     ],
 )
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog, damage, told):
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    tmp_path, caplog, monkeypatch, damage, told
+):
     run = Run(tmp_path, 1)
     run.manager.save(1)
     saved = run.state()
@@ -160,6 +163,15 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog
         data.write_bytes(content)
     elif damage == "remove":
         data.unlink()
+    elif damage == "disk":
+        original = manifest._sha256
+
+        def read(path):
+            if path == data:
+                raise OSError(errno.EIO, "Input/output error")
+            return original(path)
+
+        monkeypatch.setattr(manifest, "_sha256", read)
     else:
         os.truncate(newest / "MANIFEST.json", 20)
 
@@ -172,6 +184,30 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog
     again.manager.save(2)
     assert steps_of(tmp_path) == [1, 2]
     assert Run(tmp_path, 3).manager.restore_latest() == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("pathlib.Path.read_text", PermissionError(errno.EACCES, "")),
+        ("seed_rl.common.checkpoints.manifest._sha256", OSError(errno.ESTALE, "")),
+        ("tensorflow.train.load_checkpoint", tf.errors.OpError(None, None, "Permission denied", 2)),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, place, error):
+    """Guards the newest one, which may be of another user or on a network disk."""
+    run = Run(tmp_path, 1)
+    run.manager.save(1)
+    newest = run.manager.save(2)
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(place, fail)
+    for read in (run.manager.restore_latest, lambda: checkpoints.load_weights(tmp_path, run.agent)):
+        with pytest.raises(UserError, match=f"Cannot read {newest}/.*: (Permission|Stale)"):
+            read()
+    assert steps_of(tmp_path) == [1, 2]
 
 
 def test_a_run_never_starts_over_silently_when_all_checkpoints_are_damaged(tmp_path):

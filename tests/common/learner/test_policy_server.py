@@ -1,13 +1,33 @@
 """Serving a trained agent: which episodes count, and which weights are served."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.learner.policy_server import ServeRequest, _Score, _Weights
+
+
+def _ended(env_id, reward=1.0):
+    return EpisodeStats(*(np.array([value]) for value in (env_id, 1, reward, reward, 0.0, np.nan)))
+
+
+@pytest.mark.parametrize(("every", "kept"), [(False, 100), (True, 150)])
+def test_a_server_without_end_does_not_grow(tmp_path, every, kept):
+    """Unless all episodes were asked for. Neither needs a disk before the end."""
+    score = _Score(ServeRequest("", str(tmp_path / "later" / "episodes"), every=every), 1)
+    assert str(score) == "no episode has ended yet"
+    for number in range(150):
+        score.add(_ended(0, float(number)))
+    assert str(score) == "150 episodes, mean return of the last 99.50"
+    (tmp_path / "later").mkdir()
+    score.write()
+    lines = (tmp_path / "later" / "episodes").read_text().splitlines()
+    assert [json.loads(line)["reward"] for line in lines] == [*range(150 - kept, 150)]
 
 
 def test_environments_that_nobody_steps_are_named(tmp_path):
@@ -19,8 +39,7 @@ def test_environments_that_nobody_steps_are_named(tmp_path):
     news = []
     for env_id in range(100):
         news.append(score.missing(silence))
-        values = [np.array([value]) for value in (env_id, 1, 1.0, 1.0, 0.0, np.nan)]
-        score.add(EpisodeStats(*values))
+        score.add(_ended(env_id))
     assert news[:8] == [""] * 8
     assert "environments 8 to 99, which no actor steps" in news[8] and "--num_envs=8" in news[8]
     assert score.complete and score.missing(silence) == ""

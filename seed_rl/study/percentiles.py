@@ -46,7 +46,6 @@ from seed_rl.study.spec import Choice
 from seed_rl.study.statistics import Interval
 
 FILE_NAME = "percentiles.csv"
-PERMILLE = 950
 TOP_PERCENT = 5
 FEWEST = 3
 BINS = 4
@@ -138,28 +137,17 @@ def best_of(performances: Sequence[Performance]) -> list[Performance]:
     return [p for p in ranked[:number] if p.value > -math.inf]
 
 
-def percentile(values: np.ndarray | Sequence[float], permille: int = PERMILLE) -> np.ndarray:
-    """The smallest value that at least `permille` of 1000 values do not exceed.
-
-    Args:
-      values: <float>[..., values], may contain -inf.
-      permille: 1 to 1000; an integer, so that no rounding moves the rank.
-
-    Returns:
-      <float64>[...].
-    """
-    ordered = np.sort(np.asarray(values, np.float64), axis=-1)
-    rank = -(-permille * ordered.shape[-1] // 1000)
-    return np.asarray(ordered[..., rank - 1])
-
-
 def percentile_interval(values: Sequence[float]) -> Interval:
     """P95 of the values, with its bootstrap interval; the same each time."""
-    generator = np.random.default_rng(len(values))
-    samples = generator.choice(np.asarray(values, np.float64), (RESAMPLES, len(values)))
-    resampled = percentile(samples)
-    low, high = (float(percentile(resampled, permille)) for permille in (25, 975))
-    return Interval(float(percentile(values)), low, high)
+    drawn = np.asarray(values, np.float64)
+    generator = np.random.default_rng(len(drawn))
+    resampled = _p95(generator.choice(drawn, (RESAMPLES, len(drawn))))
+    low, high = np.quantile(resampled, (0.025, 0.975), method="inverted_cdf")
+    return Interval(float(_p95(drawn)), float(low), float(high))
+
+
+def _p95(values: np.ndarray) -> np.ndarray:
+    return np.quantile(values, 0.95, axis=-1, method="inverted_cdf")
 
 
 def share_interval(count: int, total: int) -> Interval:

@@ -129,7 +129,6 @@ class LabNetwork(ActorCritic):
             lstm_sizes=lstm_sizes,
             prev_action_and_reward=any(lstm_sizes),
             compute_dtype=compute_dtype,
-            name="lab_network",
         )
 
 

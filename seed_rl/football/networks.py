@@ -89,5 +89,4 @@ class GFootball(ActorCritic):
             parametric_action_distribution,
             PackedPlanesEncoder(torso, compute_dtype),
             compute_dtype=compute_dtype,
-            name="gfootball",
         )

@@ -53,7 +53,6 @@ class QLoss(GeneralizedOnPolicyLoss):
             max_abs_reward=config.max_abs_reward,
             baseline_cost=0.5,
             reward_scaling=config.reward_scaling,
-            name="q_loss",
         )
 
     def _loss(

@@ -41,7 +41,6 @@ class DuelingLSTM(RecurrentNetwork):
         lstm_size: int,
         head_size: int,
         compute_dtype: tf.DType | str = tf.float32,
-        name: str = "dueling_lstm",
     ):
         """Creates the layers; the first call creates the variables.
 
@@ -51,9 +50,8 @@ class DuelingLSTM(RecurrentNetwork):
           lstm_size: units of the LSTM; 0 for none.
           head_size: units of the hidden layer of each head.
           compute_dtype: of the matrix products; variables and Q-values are float32 in any case.
-          name: of the module.
         """
-        super().__init__(encoder, (lstm_size,), compute_dtype, name)
+        super().__init__(encoder, (lstm_size,), compute_dtype)
         self._num_actions = num_actions
         self._value = _head(head_size, 1, compute_dtype, "value")
         self._advantage = _head(head_size, num_actions, compute_dtype, "advantage")

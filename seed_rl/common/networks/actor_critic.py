@@ -39,7 +39,6 @@ class ActorCritic(RecurrentNetwork):
         lstm_sizes: Sequence[int] = (),
         prev_action_and_reward: bool = False,
         compute_dtype: tf.DType | str = tf.float32,
-        name: str = "actor_critic",
     ):
         """Creates layers; the first call creates their variables.
 
@@ -51,9 +50,8 @@ class ActorCritic(RecurrentNetwork):
             [-1, 1], to the features (as IMPALA does before its LSTM).
           compute_dtype: type of the matrix products; variables, policy logits and baseline are
             always float32.
-          name: name of the module.
         """
-        super().__init__(encoder, lstm_sizes, compute_dtype, name)
+        super().__init__(encoder, lstm_sizes, compute_dtype)
         self._distribution = parametric_action_distribution
         self._prev_action_and_reward = prev_action_and_reward
         # Small initial logits: the first policies are close to uniform.
@@ -90,5 +88,4 @@ class MLPandLSTM(ActorCritic):
             parametric_action_distribution,
             VectorEncoder(mlp_sizes),
             lstm_sizes=lstm_sizes,
-            name="mlp_and_lstm",
         )

@@ -105,9 +105,9 @@ class LayerNorm(Layer):
     A trained scale and offset for each element follow.
     """
 
-    def __init__(self, compute_dtype: tf.DType | str = tf.float32, name: str = "layer_norm"):
+    def __init__(self, compute_dtype: tf.DType | str = tf.float32):
         """Creates a layer without variables; statistics are float32 in any case."""
-        super().__init__(compute_dtype, name)
+        super().__init__(compute_dtype)
         self.scale: tf.Variable | None = None
         self.offset: tf.Variable | None = None
 

@@ -32,18 +32,15 @@ State = AgentState | tuple[()]
 class RecurrentNetwork(tf.Module):
     """Encoder, then LSTM layers (or none), then the heads of a subclass."""
 
-    def __init__(
-        self, encoder: Any, lstm_sizes: Sequence[int], compute_dtype: tf.DType | str, name: str
-    ):
+    def __init__(self, encoder: Any, lstm_sizes: Sequence[int], compute_dtype: tf.DType | str):
         """Creates layers; the first call creates their variables.
 
         Args:
           encoder: `ImageEncoder`, `VectorEncoder`, `SpaceEncoder` or a module with their methods.
           lstm_sizes: units of each LSTM layer; 0: no layer.
           compute_dtype: type of the matrix products.
-          name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self.encoder = encoder
         self._core = StackedLSTM(lstm_sizes, compute_dtype, name="core")
 

@@ -82,7 +82,6 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         include_regularization_in_returns: bool = False,
         frame_skip: int = 1,
         reward_scaling: float = 1.0,
-        name: str = "generalized_onpolicy_loss",
     ):
         """Puts the parts together.
 
@@ -107,9 +106,8 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             loss at the action before it.
           frame_skip: frames per step; the discount per step is `discount_factor ** frame_skip`.
           reward_scaling: factor of rewards, applied after clipping.
-          name: of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._agent = agent
         self._reward_normalizer = reward_normalizer
         self._distribution = parametric_action_distribution

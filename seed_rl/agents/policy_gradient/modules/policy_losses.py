@@ -38,7 +38,6 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
         only_positive: bool = False,
         only_top_half: bool = False,
         offset: float | None = None,
-        name: str = "advantage_preprocessor",
     ):
         """Creates a preprocessor, by default one that changes nothing.
 
@@ -47,9 +46,8 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
           only_positive: whether to drop advantages of 0 and less.
           only_top_half: whether to drop advantages below the median.
           offset: added to the result; None for 0.
-          name: of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._normalize = normalize
         self._only_positive = only_positive
         self._only_top_half = only_top_half
@@ -98,7 +96,6 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         max_advantage: float | None = None,
         advantage_transformation: Callable[[tf.Tensor], tf.Tensor] | None = None,
         temperature: Coefficient | None = None,
-        name: str = "policy_loss",
     ):
         """Creates a loss, by default the plain policy gradient.
 
@@ -112,12 +109,11 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
           max_advantage: advantages (after division by the temperature) are clipped to at most this.
           advantage_transformation: maps advantages <float32>[...] to weights, such as `tf.exp`.
           temperature: divides advantages before the transformation; None for 1.
-          name: of the module.
 
         Raises:
           ValueError: a maximum or a temperature is given without what it applies to.
         """
-        super().__init__(name=name)
+        super().__init__()
         if max_importance_weight is not None and not use_importance_weights:
             raise ValueError("max_importance_weight needs use_importance_weights=True.")
         if temperature is not None and advantage_transformation is None:

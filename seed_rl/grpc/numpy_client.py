@@ -161,23 +161,6 @@ class Client:
         return document
 
 
-class PendingCall:
-    """A call that was sent; see `Function.start`."""
-
-    def __init__(self, function: Function, call: Any):
-        self._function = function
-        self._call = call
-        self._started = time.monotonic()
-
-    def result(self) -> Any:
-        """Waits for the outputs and returns them; call it once.
-
-        Raises:
-          CallError, ConnectionLost, Timeout: see `Function.__call__`.
-        """
-        return self._function._finish(self._call, self._started)
-
-
 class Function:
     """A server function: converts and sends arguments, waits for the outputs.
 
@@ -225,25 +208,26 @@ class Function:
           ConnectionLost: if the server went away.
           Timeout: if there is no reply within `ClientOptions.call_timeout_s`.
         """
-        call_id, message = self._encode(args)
-        return self._decode(self._stream.call(call_id, message, self._timeout_s))
+        return self._decode(self._stream.call(*self._encode(args), self._timeout_s))
 
-    def start(self, *args: Any) -> PendingCall:
-        """Sends a call without waiting for its outputs; the returned object's `result` does.
+    def start(self, *args: Any) -> Callable[[], Any]:
+        """Sends a call without waiting for its outputs: the returned function does, once.
 
         Meanwhile the caller may do other work. The arguments may be overwritten.
 
         Raises:
-          CallError, ConnectionLost: see `__call__`; also raised by `result`.
+          CallError, ConnectionLost, Timeout: see `__call__`; also raised by the returned function.
         """
-        call_id, message = self._encode(args)
-        return PendingCall(self, self._stream.start(call_id, message))
+        call = self._stream.start(*self._encode(args))
+        started = time.monotonic()
 
-    def _finish(self, call: Any, started: float) -> Any:
-        remaining = None
-        if self._timeout_s is not None:
-            remaining = max(0.0, started + self._timeout_s - time.monotonic())
-        return self._decode(self._stream.finish(call, self._timeout_s, remaining))
+        def outputs() -> Any:
+            remaining = None
+            if self._timeout_s is not None:
+                remaining = max(0.0, started + self._timeout_s - time.monotonic())
+            return self._decode(self._stream.finish(call, self._timeout_s, remaining))
+
+        return outputs
 
     def _encode(self, args: tuple[Any, ...]) -> tuple[int, bytes]:
         """(id, frame) of a new call."""

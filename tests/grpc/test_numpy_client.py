@@ -76,12 +76,12 @@ def test_calls_without_waiting(socket_address):
     with Scripted(socket_address, script), Client(socket_address) as client:
         calls = [client.functions["foo"].start(i) for i in range(3)]
         wait_until(lambda: seen == [0, 1, 2])
-        assert [call.result() for call in reversed(calls)] == [20, 10, 0]
+        assert [call() for call in reversed(calls)] == [20, 10, 0]
         with pytest.raises(CallError, match="INVALID_ARGUMENT"):
             client.functions["foo"].start(1.5)
         client.close()
         with pytest.raises(ConnectionLost):
-            client.functions["foo"].start(1).result()
+            client.functions["foo"].start(1)()
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_an_answer_that_is_fetched_late(socket_address):
     with server, Client(socket_address, options) as client:
 
         def answer():
-            call = client.functions["foo"].start(1)
+            fetch = client.functions["foo"].start(1)
             time.sleep(2 * options.call_timeout_s)
             with contextlib.suppress(Timeout):  # A busy machine.
-                return call.result()
+                return fetch()
 
         assert wait_until(answer) == 10
 

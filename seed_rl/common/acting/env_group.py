@@ -21,7 +21,7 @@ from seed_rl.common.acting.batched_env import (
 )
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import EnvOutput
-from seed_rl.grpc.numpy_client import Function, PendingCall
+from seed_rl.grpc.numpy_client import Function
 
 CreateBatch = Callable[[np.ndarray, Any], BatchedEnv | None]
 
@@ -50,7 +50,7 @@ class EnvGroup:
         self._env_ids = np.asarray(env.env_ids, np.int32)
         # First observations of episodes in which no step has been taken yet.
         self._fresh_observation: Any = None
-        self._call: PendingCall | None = None
+        self._call: Callable[[], Any] | None = None
 
     def reset(self, seed: int | None) -> None:
         """Resets the environments unless they are at the start of an episode already."""
@@ -81,7 +81,7 @@ class EnvGroup:
         """
         call, self._call = self._call, None
         assert call is not None
-        return call.result()
+        return call()
 
     def step(self, actions: Any) -> None:
         """Steps the environments; `send` must follow.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run, say
 from seed_rl.cluster.roles import Role
 from seed_rl.cluster.run import ClusterRun, stopped_code
-from seed_rl.common.errors import LostLearnerError, UserError
+from seed_rl.common.errors import INTERRUPTED, LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
 from seed_rl.common.system.file_lock import LearnerLock
@@ -241,7 +241,7 @@ def main(
         print(f"error: {error} (--help lists the settings)", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     say(shlex.join(command[1:]))
     environment = program_environment(command, {**os.environ, **variables})
     os.execve(command[0], command, environment)

@@ -20,10 +20,11 @@ from pathlib import Path
 from seed_rl.cluster import __main__ as cluster
 from seed_rl.cluster import roles, run, say, tuning
 from seed_rl.cluster.google_api import GoogleApi, UnavailableError
-from seed_rl.cluster.machine import Machine
+from seed_rl.cluster.machine import STOPPED, Machine
 from seed_rl.cluster.secrets import TOKEN
 from seed_rl.common.errors import UserError, exits
 from seed_rl.common.system import terminal
+from seed_rl.launch.arguments import DEFAULT_PORT
 from seed_rl.launch.process import die_with_parent
 
 USAGE = """\
@@ -40,7 +41,6 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
   SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)
 """
 _DONE = b"done"
-_STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
 _PERIOD_S = 5.0
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     _prepare_token(os.environ)
     # The service takes exit code 0 for the end of the job, and restarts replicas that exit with any
     # other.
-    arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
+    arguments = [f"--stopped_exit_code={STOPPED}", *arguments]
     options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
     # Spot actors are the first pool of a separate job, which would otherwise count as the learner.
     kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ, options.learners).kind
@@ -107,7 +107,7 @@ def with_trial(arguments: Sequence[str], environment: Mapping[str, str]) -> list
 
 def own_address(environment: Mapping[str, str]) -> str:
     """This machine's address in the network that its job is in: IP:PORT."""
-    port = (roles.address_from(environment) or f":{roles.DEFAULT_PORT}").rpartition(":")[2]
+    port = (roles.address_from(environment) or f":{DEFAULT_PORT}").rpartition(":")[2]
     return f"{socket.gethostbyname(socket.gethostname())}:{port}"
 
 

@@ -14,8 +14,10 @@ from seed_rl.common.errors import ExitCode
 from seed_rl.launch.process import describe_exit
 from seed_rl.launch.restarts import CrashRecord, RestartPolicy, actor_is_final
 
+STOPPED = 128 + signal.SIGTERM
+"""The exit code that shells report for SIGTERM."""
+
 _TICK_S = 0.2
-_STOPPED = 128 + signal.SIGTERM
 
 
 class Machine:
@@ -102,4 +104,4 @@ class Machine:
         return 0
 
     def _stop(self, number: int, frame: types.FrameType | None) -> None:
-        sys.exit(_STOPPED)  # Also from `start`, which may be waiting for a learner.
+        sys.exit(STOPPED)  # Also from `start`, which may be waiting for a learner.

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping
 
 from seed_rl.common.errors import UserError
+from seed_rl.launch.arguments import DEFAULT_PORT
 
 LEARNER = "learner"
 ACTOR = "actor"
@@ -18,9 +19,6 @@ EVALUATOR = "evaluator"
 TENSORBOARD = "tensorboard"
 PROXY = "proxy"
 ROLES = (LEARNER, ACTOR, EVALUATOR, TENSORBOARD, PROXY)
-
-DEFAULT_PORT = 8686
-"""The learner's port where an engine names only its host."""
 
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"

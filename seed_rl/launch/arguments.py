@@ -85,8 +85,9 @@ OF_ONE_RUN = {
     "learners": "each run has one",
 }
 HELPS = frozenset({"--help", "-h"})
-_DEFAULT_PORT = 8686
-_DEFAULT_ADDRESS = f"localhost:{_DEFAULT_PORT}"
+DEFAULT_PORT = 8686
+"""The learner's port if only its host is known."""
+_DEFAULT_ADDRESS = f"localhost:{DEFAULT_PORT}"
 EXTERNAL = "external"
 """The game whose actors are programs in any language, started by others."""
 _TRUE = ("true", "1", "yes")
@@ -271,7 +272,7 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
         if name in _OWN_WITH_VALUE and not value:
             raise UserError(f"--{name} needs a value: --{name}=...")
         if name == "expose":
-            own[name] = value if equals else str(_DEFAULT_PORT)
+            own[name] = value if equals else str(DEFAULT_PORT)
         elif name in _OWN_WITH_VALUE or name == "tensorboard":
             own[name] = value if equals else "true"
         elif name == "notensorboard":

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import INTERRUPTED, UserError
 from seed_rl.common.system import nvidia, terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
@@ -38,7 +38,7 @@ _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
 _POLL_S = 0.1
 _REPORT_PERIOD_S = 2.0
-_STOPPED = (0, 130, -signal.SIGINT)  # Saved; not saved, as the user wished; not started yet.
+_STOPPED = (0, INTERRUPTED, -signal.SIGINT)  # Saved; not saved, by the user; not started.
 _QUIET = {"PYTHONUNBUFFERED": "1"}
 
 

@@ -16,7 +16,7 @@ from absl import app, flags
 
 from seed_rl.common.config import familiar_names, flag_origins
 from seed_rl.common.config.flag_definitions import OLD_FLAGS
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import INTERRUPTED, UserError
 from seed_rl.common.system import terminal
 
 
@@ -55,7 +55,7 @@ def run_main(
                 print(f"error: {error}", file=sys.stderr, flush=True)
             return error.exit_code
         except KeyboardInterrupt:
-            return 130
+            return INTERRUPTED
         finally:
             # A second SIGTERM during Python's shutdown must not change the exit code.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -308,8 +308,7 @@ def _shared(environment: Any, trust: bool) -> Iterator[dict[str, str]]:
     if environment is None:
         yield path
         return
-    factory = environment if callable(environment) else lambda: environment
-    with from_python.pickled(factory) as variables:
+    with from_python.pickled(environment) as variables:
         yield {**variables, **path}
 
 

@@ -155,7 +155,7 @@ actor() {
     case "$code" in # As `actor_is_final` in seed_rl/launch/restarts.py; the last line above says why.
       0 | 3) exit "$code" ;;
       # A learner that started before this token was made refuses it, but will be restarted.
-      2) [[ "$SEED_RL_SECRETS/token" -nt "$LOGDIR/slurm/ran" ]] || exit "$code" ;;
+      2) [[ -e "$LOGDIR/slurm/ran" && "$SEED_RL_SECRETS/token" -nt "$LOGDIR/slurm/ran" ]] || exit "$code" ;;
     esac
     if ! learner_queued; then
       say "the learner's job $LEARNER has ended"

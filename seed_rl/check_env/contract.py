@@ -137,7 +137,7 @@ class Contract:
                         f"{call} returned an {action_masks.KEY}, but only Discrete and "
                         "MultiDiscrete actions can be masked.",
                         "The mask is ignored.",
-                        "Have such actions, or let step() treat actions that are not allowed.",
+                        "Use one of these spaces, or let step() handle forbidden actions.",
                     )
                 return
             if masked:

@@ -18,7 +18,7 @@ from typing import Any
 from seed_rl.cluster.mirror import DisplacedError, Mirror
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.errors import NotSavedError, UserError
-from seed_rl.common.system.file_lock import try_lock
+from seed_rl.common.system.file_lock import spared
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import die_with_parent
 
@@ -95,20 +95,16 @@ def _release(mirror: Mirror) -> None:
 def _scratch() -> Iterator[Path]:
     """A directory, removed at the end unless the learner's last files could not be copied."""
     path = Path(tempfile.mkdtemp(prefix="seed_rl-"))
-    descriptor = os.open(path, os.O_RDONLY)
-    # systemd-tmpfiles leaves locked directories alone. Otherwise it would remove files that are not
-    # written again, such as config.json, and the next round of copying would remove the copy.
-    with contextlib.suppress(OSError):  # Not every file system has locks.
-        try_lock(descriptor)
     try:
-        yield path
+        # Otherwise the next round of copying would remove the copies of files that are not written
+        # again, such as config.json.
+        with spared(path):
+            yield path
     except NotSavedError:
         raise
     except UserError:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    finally:
-        os.close(descriptor)
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -148,7 +148,7 @@ def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnviron
     if config.num_action_repeats > 1:
         raise UserError(
             f"--num_action_repeats={config.num_action_repeats}: actions cannot be repeated in a "
-            f"vector environment, which {config.env_name} makes. Leave it out; if the environment "
+            f"vector environment, which {_shown(config)} makes. Leave it out; if the environment "
             "has such an option, set it in --env_kwargs; frames then count its steps."
         )
     env = _call(config, factory, {**arguments, "num_envs": len(env_ids)})
@@ -222,8 +222,7 @@ def _factory(name: str) -> Callable[..., Any] | None:
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
     """What `factory` makes, or what Gymnasium makes if that is None."""
     name, render_mode = config.env_name, config.render_mode
-    shown = "The environment" if name == from_python.NAME else name
-    if render_mode and (factory is None or _is_rendered(shown, factory, render_mode)):
+    if render_mode and (factory is None or _is_rendered(_shown(config), factory, render_mode)):
         arguments = {**arguments, "render_mode": render_mode}
     try:
         with _told_in_words(name):
@@ -234,7 +233,11 @@ def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict
     except TypeError as error:
         logging.exception("Making %s failed.", name)
         given = json.dumps(arguments, default=repr)
-        raise UserError(f"{shown} rejects --env_kwargs={given}: {error}") from error
+        raise UserError(f"{_shown(config)} rejects --env_kwargs={given}: {error}") from error
+
+
+def _shown(config: GymConfig) -> str:
+    return "your function" if config.env_name == from_python.NAME else config.env_name
 
 
 def _wrapped(env: Any, config: GymConfig) -> Any:

@@ -120,14 +120,20 @@ def _names_read(code: types.CodeType) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def pickled(factory: Callable[..., Any]) -> Iterator[dict[str, str]]:
+def pickled(environment: Any) -> Iterator[dict[str, str]]:
     """Environment variables with which other processes find what creates their environments.
+
+    Args:
+      environment: a function that creates one, or one, of which each process gets copies.
 
     Raises:
       UserError: it cannot be pickled.
     """
     try:
-        data = cloudpickle.dumps(factory)
+        made = environment
+        if not callable(environment):
+            made = functools.partial(_unpickled, cloudpickle.dumps(environment))
+        data = cloudpickle.dumps(made)
     except Exception as error:
         raise UserError(
             f"The environment cannot be sent to other processes ({error}). Give a function that "
@@ -136,6 +142,7 @@ def pickled(factory: Callable[..., Any]) -> Iterator[dict[str, str]]:
     with tempfile.NamedTemporaryFile(prefix="seed_rl_") as file:
         file.write(data)
         file.flush()
+        os.fchmod(file.fileno(), 0o1600)  # Cleaners of /tmp leave such files alone.
         yield {_FILE: file.name}
 
 
@@ -151,9 +158,13 @@ def factory() -> Callable[..., Any]:
             "Give it again there: seed_rl.load(RUN, env=...); to continue training, repeat "
             "seed_rl.train."
         )
+    with open(os.environ[_FILE], "rb") as file:
+        return _unpickled(file.read())
+
+
+def _unpickled(data: bytes) -> Any:
     try:
-        with open(os.environ[_FILE], "rb") as file:
-            return cloudpickle.load(file)
+        return cloudpickle.loads(data)
     except Exception as error:
         raise UserError(
             f"The environment cannot be created in another process ({error}). Modules that it uses "

@@ -17,13 +17,18 @@ from collections.abc import Iterator, Sequence
 
 from tensorboard import main as tensorboard_main
 
+from seed_rl.common.system.file_lock import spared
+
 _LOGDIR = "--logdir="
 
 
 @contextlib.contextmanager
 def named_run(arguments: Sequence[str]) -> Iterator[list[str]]:
     """The arguments with `--logdir=` replaced by a directory in which the run has a name."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl_tensorboard_") as view:
+    with (
+        tempfile.TemporaryDirectory(prefix="seed_rl_tensorboard_") as view,
+        spared(view),
+    ):
         changed = []
         for argument in arguments:
             if argument.startswith(_LOGDIR):

@@ -298,7 +298,8 @@ def load_weights(
       config: all options by name, to report which of them differ if the weights do not fit.
       network: names of the options that define the network; a difference among them causes a
         warning even if the weights fit.
-      others: what acts besides the agent, from `Algorithm.checkpointables`, is loaded, too.
+      others: `Algorithm.checkpointables`, which may act besides the agent, are loaded, too; a
+        prefix written by another program may lack them.
 
     Returns:
       The directory of the checkpoint.
@@ -332,10 +333,12 @@ def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
 
 
 def _variables_prefix(path: Path) -> str:
-    if Path(f"{path}.index").exists():  # `with_name` refuses ".", which has no name.
+    # `with_name` refuses ".", which has no name; `Path.exists` raises for some paths.
+    if os.path.exists(f"{path}.index"):
         return str(path)
     # Users may have renamed copies of good checkpoints.
-    if checkpoint_list.NAME.fullmatch(path.name) or (path / checkpoint_list.METADATA).exists():
+    metadata = path / checkpoint_list.METADATA
+    if checkpoint_list.NAME.fullmatch(path.name) or os.path.exists(metadata):
         candidates = [path]
     else:
         entries = list_checkpoints(path) or list_checkpoints(path / checkpoint_list.DIRECTORY)

@@ -105,8 +105,12 @@ def _export(network: Any, specs: Specs, act: Act) -> tf.Module:
         return act(prev_actions, EnvOutput(**env_outputs), agent_state)
 
     module = tf.Module()
-    module.network = network  # Tracks its variables, as the next line does those of an algorithm.
-    module.variables_of_act = exported_act.get_concrete_function().variables
+    module.network = network  # Tracks its variables.
+    tracked = tf.train.TrackableView(network).descendants()
+    # Keras' variables contain those of the function.
+    handles = {id(node.handle) for node in tracked if hasattr(node, "handle")}
+    used = exported_act.get_concrete_function().variables
+    module.others = [variable for variable in used if id(variable.handle) not in handles]
     module.initial_state = initial_state
     module.act = exported_act
     return module

@@ -123,6 +123,7 @@ class RateMeter:
     def __init__(self) -> None:
         self.rate = 0.0
         self._last: tuple[float, float] | None = None  # The count, and the time when it grew.
+        self._gap = 0.0  # How long it had taken to grow.
         self._sum = 0.0
         self._weight = 0.0
 
@@ -132,13 +133,16 @@ class RateMeter:
             self._last = (count, now)
         elif now > self._last[1]:
             elapsed = now - self._last[1]
+            if count == self._last[0] and elapsed <= self._gap:
+                return self.rate  # The next step is not due yet.
             keep = math.exp(-elapsed / self.TIME_CONSTANT_S)
             total = keep * self._sum + (1 - keep) * (count - self._last[0]) / elapsed
             weight = keep * self._weight + (1 - keep)
             self.rate = total / weight
             # What grows in steps has grown over all the time since the last one.
             if count != self._last[0]:
-                self._last, self._sum, self._weight = (count, now), total, weight
+                self._last, self._gap = (count, now), elapsed
+                self._sum, self._weight = total, weight
         return self.rate
 
 

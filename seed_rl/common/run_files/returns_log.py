@@ -60,8 +60,8 @@ class ReturnsLog:
 
     Args:
       logdir: an existing directory.
-      start_frames: environment frames from which the run continues. Rows from the first of later
-        frames on, written after the last checkpoint of an earlier process, are removed, so that
+      start_frames: environment frames from which the run continues. The first row with more, and
+        all after it, which an earlier process wrote after its last checkpoint, are removed, so that
         frames never decrease. None: the run is not continued, and all rows stay.
     """
 
@@ -101,10 +101,12 @@ class ReturnsLog:
 
 
 def _cut(path: Path, frames: float) -> None:
-    """Removes the rows from the first of later frames on and an unfinished line; needs no room.
+    """Removes the first row with more frames and all after it, or an unfinished last line.
 
-    Line by line: the file of a long run does not fit into memory.
+    In place and line by line, as there may be no room, and no memory, for a copy.
     """
+    if path.is_symlink():  # It might point anywhere.
+        path.unlink()
     with open(path, "a+b") as file:
         file.seek(0)
         end = 0
@@ -150,7 +152,11 @@ def _format(rows: Iterable[EpisodeRow]) -> str:
 
 def _parse(line: list[str]) -> EpisodeRow | None:
     try:
-        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation, success = line
+        # The first files had no successes.
+        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation, *rest = line
+        success, *rest = rest or [""]
+        if rest:
+            return None
         return EpisodeRow(
             int(frames),
             float(when),

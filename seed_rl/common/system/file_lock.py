@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import pathlib
+from collections.abc import Iterator
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
@@ -41,6 +42,21 @@ def try_lock_directory(descriptor: int, directory: pathlib.Path) -> bool:
             error,
         )
         return True
+
+
+@contextlib.contextmanager
+def spared(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Keeps systemd-tmpfiles from removing old files of a temporary directory within the context.
+
+    It leaves locked directories alone.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # Not every file system has locks.
+            try_lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class LearnerLock:

@@ -132,6 +132,13 @@ def test_an_algorithm_may_act_with_variables_of_its_own(tmp_path, agent):
     assert actions.numpy().tolist() == [6]
 
 
+def test_variables_are_exported_once(tmp_path, agent):
+    """Guards the size of a model: those of Keras are objects beside TensorFlow's."""
+    save_model(tmp_path / "model", agent, SPECS, choose(agent))
+    saved = tf.train.list_variables(str(tmp_path / "model/variables/variables"))
+    assert sum("VARIABLE_VALUE" in name for name, _ in saved) == 5  # Three of the cell, two.
+
+
 def test_a_failed_export_keeps_the_old_model(tmp_path, agent, monkeypatch, caplog):
     save_model(tmp_path / "model", agent, SPECS, choose(agent))
     before = sorted(path.name for path in (tmp_path / "model").iterdir())

@@ -46,18 +46,22 @@ def test_environments_that_nobody_steps_are_named(tmp_path):
 
 
 def test_damaged_checkpoints_are_passed_over(tmp_path, caplog):
-    """As in `seed-rl play`; and they are not read again each time."""
-    network = tf.Module()
+    """As in `seed-rl play`; and they are not read again each time. What may act besides the
+    network is loaded, too.
+    """
+    network, other = tf.Module(), tf.Variable(0)
     network.weight = tf.Variable(0)
-    manager = CheckpointManager(tmp_path / "checkpoints", {"agent": network}, keep=9)
+    trackables = {"agent": network, "other": other}
+    manager = CheckpointManager(tmp_path / "checkpoints", trackables, keep=9)
 
     def save(value, damaged=False):
         network.weight.assign(value)
+        other.assign(value)
         path = manager.save(value)
         if damaged:
             (path / "variables.index").write_bytes(b"")
 
-    algorithm = SimpleNamespace(network=network, checkpointables=dict)
+    algorithm = SimpleNamespace(network=network, checkpointables=lambda: {"other": other})
     job = SimpleNamespace(options={}, network=(), algorithm=algorithm)
     weights = _Weights(job, tmp_path)
     save(1)
@@ -72,5 +76,6 @@ def test_damaged_checkpoints_are_passed_over(tmp_path, caplog):
     assert caplog.text.count("Skipping a damaged checkpoint") == 3
     save(4)
     network.weight.assign(0)
+    other.assign(0)
     weights.refresh()
-    assert int(network.weight) == 4 and str(weights).endswith("4")
+    assert int(network.weight) == int(other) == 4 and str(weights).endswith("4")

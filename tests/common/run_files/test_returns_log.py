@@ -56,6 +56,15 @@ def test_late_rows_are_removed_without_room_or_memory_for_a_copy(tmp_path):
     assert peak < 500_000
 
 
+def test_what_a_link_points_to_stays_as_it_is(tmp_path):
+    """Guards files elsewhere from whoever may write to the logdir (docs/security.md)."""
+    path = written(tmp_path)
+    other = path.rename(tmp_path / "other.csv")
+    path.symlink_to(other)
+    ReturnsLog(tmp_path, start_frames=10)
+    assert returns_log.read(other) == rows(10, 20, 30) and returns_log.read(path) == []
+
+
 def test_a_run_that_has_ended_keeps_its_last_episodes(tmp_path):
     """Guards them from a second start, which trains no more; they end after its last checkpoint."""
     path = written(tmp_path)

@@ -57,7 +57,17 @@ def stop(logdir: pathlib.Path) -> None:
     """Asks the run in `logdir` to stop and waits until all its processes have exited.
 
     Raises:
-      UserError: it belongs to another user, its process is unknown, or it does not stop in time.
+      UserError: see below.
+    """
+    ask(logdir)
+    wait(logdir)
+
+
+def ask(logdir: pathlib.Path) -> None:
+    """Asks the run in `logdir` to save and stop; while it saves, to exit without.
+
+    Raises:
+      UserError: it belongs to another user, or its process is unknown.
     """
     pid = run_lock.running_pid(logdir)
     if pid == 0:
@@ -80,8 +90,16 @@ def stop(logdir: pathlib.Path) -> None:
         raise UserError(
             f"Process {pid} belongs to another user; only they or root can stop it."
         ) from error
+
+
+def wait(logdir: pathlib.Path) -> None:
+    """Waits until all processes of the run in `logdir` have exited.
+
+    Raises:
+      UserError: they do not in time.
+    """
     deadline = time.monotonic() + _PATIENCE_S
-    while run_lock.running_pid(logdir) is not None:
+    while (pid := run_lock.running_pid(logdir)) is not None:
         if time.monotonic() > deadline:
             raise UserError(
                 f"Process {pid} has not exited after {_PATIENCE_S:g} s; see {logdir}. If the run "

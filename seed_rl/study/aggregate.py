@@ -72,9 +72,11 @@ def _protocol(study: FinishedStudy) -> str:
     if episodes:
         actions = ", with sampled actions" if spec.evaluation_actions == "sampled" else ""
         scores = f"Scores are means of {episodes} episodes of the final checkpoint{actions}."
-    done = sum(len(task.runs) for task in study.tasks)
+    done = sum(len(task.runs) for task in study.tasks) + study.unscored
     planned = spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
+    if study.unscored:
+        left += f"; no episode ended in {study.unscored} of these, which are left out"
     commits = ", ".join(study.commits) or "not recorded"
     machines = f" On {', '.join(study.machines)}." if study.machines else ""
     versions = f" With {'; '.join(study.versions)}." if study.versions else ""
@@ -183,17 +185,21 @@ def normalized(
     """
     tasks = [{task.name: task for task in study.tasks} for study in studies]
     shared = [name for name in tasks[0] if all(name in others for others in tasks)]
-    ones = {row.task: row.score for row in references if row.method == unit}
-    zeros = {row.task: row.score for row in references if row.method == ZERO}
     environments = {tasks[0][name].environment for name in shared}
-    if not environments or any(ones.get(e) in (None, zeros.get(e, 0.0)) for e in environments):
-        return []
-
-    def scores(task: Task) -> list[float]:
-        zero, one = zeros.get(task.environment, 0.0), ones[task.environment]
-        return [(score - zero) / (one - zero) for score in task.scores]
-
-    return [[scores(of_study[name]) for name in shared] for of_study in tasks]
+    found: list[Scores] = []
+    for study, of_study in zip(studies, tasks, strict=True):
+        known = comparable(references, study.spec, environments)
+        ones = {row.task: row.score for row in known if row.method == unit}
+        zeros = dict.fromkeys(environments, 0.0)
+        zeros |= {row.task: row.score for row in known if row.method == ZERO}
+        if not environments or any(ones.get(e) in (None, zeros[e]) for e in environments):
+            return []
+        scores = []
+        for task in (of_study[name] for name in shared):
+            zero, one = zeros[task.environment], ones[task.environment]
+            scores.append([(score - zero) / (one - zero) for score in task.scores])
+        found.append(scores)
+    return found
 
 
 def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str:

@@ -81,17 +81,20 @@ class StudyRun:
         """Whether it has finished training and been evaluated, if the spec asks for that."""
         if self.record is not None:
             return True
-        return self.trained and len(self.evaluated(spec)) >= spec.evaluation_episodes
+        return self.trained and len(self.evaluated(spec)) == spec.evaluation_episodes
 
     def evaluated(self, spec: Spec) -> list[float]:
-        """The scores of its evaluation episodes; [] if there are none, or of other actions."""
+        """The scores of its evaluation episodes; [] if they are not those that the spec asks for.
+
+        An evaluation that was stopped early has too many short ones.
+        """
         try:
             record = json.loads((self.logdir / EVALUATION).read_text(encoding="utf-8"))
-            if record["actions"] != spec.evaluation_actions:
-                return []
-            return [float(episode["score"]) for episode in record["episodes"]]
+            scores = [float(episode["score"]) for episode in record["episodes"]]
+            asked_for = record["actions"] == spec.evaluation_actions
         except (OSError, ValueError, LookupError, TypeError):
             return []
+        return scores if asked_for and len(scores) == spec.evaluation_episodes else []
 
     @property
     def failure(self) -> str | None:

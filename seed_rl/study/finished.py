@@ -86,6 +86,7 @@ class FinishedStudy(NamedTuple):
       machines: on which it ran.
       versions: of Python and the packages it ran with.
       tasks: those with a run that is done.
+      unscored: runs that are done, but in which no episode ended.
     """
 
     path: Path
@@ -94,6 +95,7 @@ class FinishedStudy(NamedTuple):
     machines: Sequence[str]
     versions: Sequence[str]
     tasks: Sequence[Task]
+    unscored: int
 
     @property
     def name(self) -> str:
@@ -120,11 +122,15 @@ def read(path: Path) -> FinishedStudy:
         key = row["configuration"], row["seed"]
         points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
     tasks: dict[str, Task] = {}
+    unscored = 0
     unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
     for row in directory.read_results(path / directory.RESULTS, spec):
         evaluated = int(row["evaluation_episodes"]) > 0
         score = row["evaluation_mean" if evaluated else "final_return"]
-        if row["status"] != "done" or not score:
+        if row["status"] != "done":
+            continue
+        if not score:
+            unscored += 1
             continue
         if row["configuration"] not in tasks:
             values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
@@ -139,11 +145,13 @@ def read(path: Path) -> FinishedStudy:
             )
         )
     if not tasks:
-        raise UserError(f"No run of {path} is done.")
+        without = ", or no episode ended" if unscored else ""
+        raise UserError(f"No run of {path} is done{without}.")
     commits, machines, versions = (
         record.get(name, []) for name in ("commits", "machines", "versions")
     )
-    return FinishedStudy(path.resolve(), spec, commits, machines, versions, list(tasks.values()))
+    found = list(tasks.values())
+    return FinishedStudy(path.resolve(), spec, commits, machines, versions, found, unscored)
 
 
 def _place(spec: Spec, values: Mapping[str, str]) -> tuple[str, str]:

@@ -86,9 +86,9 @@ def collect_run(run: StudyRun, spec: Spec) -> Result:
 def performances(results: Sequence[Result]) -> list[Performance]:
     """The configurations of which all runs have ended, in order.
 
-    As in the paper, a configuration is as good as the median of its seeds. A failed run is worse
-    than any other: leaving it out would favour values that fail. For the same reason a pruned
-    configuration counts, as if its returns had stayed as they were.
+    As in the paper, a configuration is as good as the median of its seeds. A run that failed, or in
+    which no episode ended, is worse than any other: leaving it out would favour the values that
+    cause it. So a pruned configuration counts, too, as if its returns had stayed as they were.
     """
     values: dict[int, list[float]] = {}
     configurations: dict[int, Configuration] = {}
@@ -98,7 +98,7 @@ def performances(results: Sequence[Result]) -> list[Performance]:
         rated = result.cells["performance"]
         if configuration.pruned and not rated:
             continue  # A seed that did not run.
-        unrated = -math.inf if result.cells["status"] == "failed" else math.nan
+        unrated = -math.inf if result.cells["status"] in ("failed", "done") else math.nan
         value = float(rated) if rated else unrated
         values.setdefault(configuration.number, []).append(value)
     return [

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from seed_rl.common.errors import INTERRUPTED, UserError
+from seed_rl.common.run_files import progress
 from seed_rl.common.system import nvidia, terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
@@ -89,7 +90,10 @@ def take_over(study: Study, say: Callable[[str], None]) -> None:
     for run in study.runs():
         if run_lock.running_pid(run.logdir) is not None:
             say(f"waiting for run {run.name} of an earlier study to save and stop")
-            stop.stop(run.logdir)
+            report = progress.read(run.logdir)
+            if report is None or report.phase != "saving":  # Otherwise, it would not save.
+                stop.ask(run.logdir)
+            stop.wait(run.logdir)
 
 
 class Running(NamedTuple):
@@ -275,14 +279,14 @@ class Runner:
         study = self._study
         runs = [results.collect_run(run, study.spec) for run in study.runs_of(configuration)]
         for rated in results.performances(runs):
-            value = rated.value if math.isfinite(rated.value) else None
-            study.trials.tell(configuration.number, value)
+            if math.isfinite(rated.value):
+                study.trials.tell(configuration.number, rated.value)
 
     def _prune(self) -> None:
         """From time to time, stops the configurations that Optuna rejects."""
         if self._study.spec.pruner.name == "none" or time.monotonic() < self._next_report:
             return
-        self._next_report = time.monotonic() + _REPORT_PERIOD_S
+        began = time.monotonic()
         first = [run for run in self._running if run.seed == 1 and run not in self._stopping]
         for run in [run for run in first if not run.trained]:  # Those only need their score.
             self._report(run)
@@ -294,6 +298,8 @@ class Runner:
                 waiting = [r for r in self._waiting if r.configuration is run.configuration]
                 self._ended["pruned"] += len(waiting)
                 self._waiting = deque(r for r in self._waiting if r not in waiting)
+        now = time.monotonic()
+        self._next_report = now + max(_REPORT_PERIOD_S, 20 * (now - began))  # Files may be long.
 
     def _status(self) -> StudyStatus:
         frames = self._study.spec.frames
@@ -348,8 +354,9 @@ def _gpus_to_share(spec: Spec, parallel: int) -> list[str]:
     """The GPUs among which to divide the runs of a study; empty: each run sees all."""
     sampled = {choice.flag for choice in spec.choices}
     given = [str(spec.flags.get(name)).lower() for name in _DEVICES]
-    names_some = any("gpu" in devices for devices in given) or not sampled.isdisjoint(_DEVICES)
-    if parallel == 1 or names_some or "flagfile" in spec.flags:  # The file may name some, too.
+    # A file may name some, too.
+    names_some = "flagfile" in spec.flags or not sampled.isdisjoint((*_DEVICES, "flagfile"))
+    if parallel == 1 or names_some or any("gpu" in devices for devices in given):
         return []
     gpus = nvidia.visible_gpus()
     return gpus if len(gpus) > 1 else []

@@ -142,10 +142,13 @@ class Trials:
         self._study.tell(number, state=_State.PRUNED)
         return True
 
-    def tell(self, number: int, performance: float | None) -> None:
-        """Records how good a configuration is; None: it failed. Only the first call counts."""
-        state = _State.FAIL if performance is None else _State.COMPLETE
-        self._study.tell(number, performance, state=state, skip_if_finished=True)
+    def tell(self, number: int, performance: float) -> None:
+        """Records how good a configuration is. Only the first call counts.
+
+        Do not call it for those that fail: Optuna would forget them, and their values. It takes
+        trials without a result for bad ones.
+        """
+        self._study.tell(number, performance, skip_if_finished=True)
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         seed = zlib.crc32(f"{self._spec.sampling_seed}/{number}".encode())

@@ -367,6 +367,29 @@ def test_a_run_without_a_finished_episode_keeps_its_score(folder):
     assert "| 22.9 to 147.1 | 60.0, 110.0, 85.0 | 52.5 (20.7 to 84.3), 2 of 3 seeds |" in text
 
 
+def test_runs_without_a_score_are_counted(folder):
+    """Guards means of the others from looking like those of all that are done."""
+    rows = (folder / RESULTS).read_text()
+    row = "0,2,A-v1,1,90,9,110,1,1,10,500,done,\n"
+    assert row in rows
+    (folder / RESULTS).write_text(rows.replace(row, "0,2,A-v1,,,,,,,0,500,done,\n"))
+    study = finished.read(folder)
+    assert study.tasks[0].scores == [60, 85] and study.unscored == 1
+    text = aggregate.markdown(study, [])
+    assert "5 of 6 runs are done; no episode ended in 1 of these, which are left out" in text
+
+
+def test_the_unit_is_a_score_after_as_many_frames(folder):
+    """Guards normalized scores from being fractions of what a longer run reached."""
+    rows = [
+        reference(task=task, method="Unit", score=score, frames=frames)
+        for task in ("A-v1", "B-v1")
+        for score, frames in ((100.0, 1000), (900.0, 3000))
+    ]
+    (scores,) = aggregate.normalized([finished.read(folder)], rows, "Unit")
+    assert scores == [[0.6, 1.1, 0.85], [10, 30]]
+
+
 SCORES = [[0.1, 0.9, 0.5, 1.4], [2.0, 0.2, 0.3, 0.3]]
 
 

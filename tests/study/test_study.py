@@ -1,6 +1,7 @@
 """Studies as processes: to the end, stopped, killed, resumed, refused, failed."""
 
 import csv
+import dataclasses
 import errno
 import json
 import os
@@ -17,9 +18,10 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
 from seed_rl.common.system import nvidia, processor
 from seed_rl.launch import run_lock, stop
-from seed_rl.study import directory, program, runner, spec, trials
+from seed_rl.study import directory, program, results, runner, spec, trials
 from tests.helpers import PROGRAMS, run_python, stand_in
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -223,10 +225,13 @@ def test_gpus_that_a_study_may_name_are_not_divided(monkeypatch):
     """Guards --training_devices, also in a file of flags: its numbers count all GPUs."""
     monkeypatch.setattr(nvidia, "visible_gpus", lambda: ["GPU-a", "GPU-b"])
 
-    def shared(**flags):
-        return runner._gpus_to_share(spec.from_json({**SPEC, "flags": flags}), parallel=3)
+    def shared(choices=(), **flags):
+        choices = SPEC["choices"] | dict(choices)
+        asked = spec.from_json({**SPEC, "flags": flags, "choices": choices})
+        return runner._gpus_to_share(asked, parallel=3)
 
     assert shared() == ["GPU-a", "GPU-b"]
+    assert shared({"flagfile": {"values": ["a.flags", "b.flags"]}}) == []
     assert shared(training_devices="/device:GPU:1") == shared(flagfile="its.flags") == []
 
 
@@ -268,6 +273,59 @@ def test_a_killed_study_is_taken_over(study):
     assert study.starts() == ["train", "end"]
     saved = checkpoint_list.list_checkpoints(study.logdir() / checkpoint_list.DIRECTORY)
     assert len(saved) == 2 and 0 < saved[0].step < saved[1].step  # Resumed, not started over.
+
+
+def test_a_run_that_saves_already_is_not_asked_to_stop(tmp_path, spec_json, monkeypatch):
+    """Guards its checkpoint: a second request means an exit without saving."""
+    begun = directory.open_study(tmp_path, spec.from_json(spec_json))
+    run, _ = begun.runs_of(begun.trials.ask())
+    monkeypatch.setattr(runner.run_lock, "running_pid", lambda logdir: logdir == run.logdir or None)
+    ask, wait = mock.Mock(), mock.Mock()
+    monkeypatch.setattr(runner.stop, "ask", ask)
+    monkeypatch.setattr(runner.stop, "wait", wait)
+    run.logdir.mkdir(parents=True)
+    for phase in ("training", "saving"):
+        progress.ProgressWriter(run.logdir, 1000).update(phase, frames=1)
+        runner.take_over(begun, lambda text: None)
+        assert (ask.call_count, wait.call_count) == (phase == "training", 1)
+        ask.reset_mock()
+        wait.reset_mock()
+
+
+def test_an_evaluation_of_another_length_is_repeated(tmp_path, spec_json, monkeypatch):
+    """Guards means of one that was stopped, whose episodes are short, from a lower number."""
+    asked = spec.from_json(spec_json | {"evaluation_episodes": 2})
+    run, _ = (begun := directory.open_study(tmp_path, asked)).runs_of(begun.trials.ask())
+    monkeypatch.setattr(type(run), "trained", True)
+    run.logdir.mkdir(parents=True)
+    for episodes in (1, 2, 3):
+        record = {"actions": asked.evaluation_actions, "episodes": episodes * [{"score": 1.0}]}
+        (run.logdir / directory.EVALUATION).write_text(json.dumps(record))
+        assert run.done(asked) == (episodes == 2)
+    assert run.done(without := dataclasses.replace(asked, evaluation_episodes=0))
+    assert results.collect_run(run, without).cells["evaluation_mean"] == ""
+
+
+def test_what_fails_is_bad_until_it_succeeds(tmp_path, spec_json):
+    """Guards "tpe": it would forget the values of trials that are marked as failed."""
+    begun = directory.open_study(tmp_path, spec.from_json(spec_json | {"seeds": 1}))
+    begun.write()
+    configuration = begun.trials.ask()
+    (run,) = begun.runs_of(configuration)
+    work = runner.Runner(begun, 1, False, mock.Mock())
+    run.set_failure("no disk")
+    work._tell(configuration)
+    (trial,) = begun.trials._study.get_trials()
+    assert trial.state.name == "RUNNING"
+    run.set_failure(None)
+    progress.ProgressWriter(run.logdir, 1000).update("done", frames=1000)
+    work._tell(configuration)
+    assert begun.trials._study.get_trials()[0].state.name == "RUNNING"  # No episode ended.
+    log = ReturnsLog(run.logdir)
+    log.add([EpisodeRow(900, 1.0, 5.0, 5.0, 9, 0, False)])
+    log.flush()
+    work._tell(configuration)
+    assert begun.trials._study.get_trials()[0].state.name == "COMPLETE"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from seed_rl.atari import games as atari_games
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import run_record
+from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import isolated, processor, terminal
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, local
@@ -122,7 +122,9 @@ def module_arguments(arguments: Sequence[str]) -> list[str]:
         rest = _training(rest)
     elif command == "resume":
         rest = _resuming(rest)
-    elif command == "check" and rest and not rest[0].startswith("-"):
+    elif command == "check" and not rest:
+        raise UserError("Expected: seed-rl check ENVIRONMENT [--flag=value ...].")
+    elif command == "check" and not rest[0].startswith("-"):
         rest = [f"--env={rest[0]}", *rest[1:]]
     return [PROGRAMS[command].module, *rest]
 
@@ -171,6 +173,9 @@ def _training(arguments: Sequence[str]) -> list[str]:
     family, named = place(environment)
     if not games.is_file(family):
         games.main_module(family, agent)
+    for flag in flags:
+        if named and flag.lstrip("-").partition("=")[0] in ("env", named[0][2:].partition("=")[0]):
+            raise UserError(f"{environment} and {flag} both name the environment. Leave one out.")
     actors, flags = _taken("actors", str(min(processor.cores(), _MOST_ACTORS)), flags)
     envs, flags = _taken("envs", str(_ENVS), flags)
     files = [index for index, flag in enumerate(flags, 1) if flag.startswith("--flagfile=")]
@@ -208,6 +213,11 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
         raise UserError(
             f"{run} was trained by {why}, which `seed-rl resume` cannot start: run the same "
             f"command again, with --logdir={run}."
+        )
+    if checkpoint_list.saved_frames(Path(run)) is None:
+        raise UserError(
+            f"{run} has no checkpoint to continue. Repeat the command that started it, with "
+            f"--logdir={run}. (To continue from a checkpoint, name its run's directory.)"
         )
     actors = int(num_envs) // int(envs)
     remote, _ = _taken("remote_actors", "0", flags)

@@ -62,6 +62,9 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
         (["train", "ppo", "Breakut"], "no Atari game Breakut. Did you mean Breakout"),
         (["train", "CartPole-v1", "ppo"], "Did you mean: seed-rl train ppo CartPole-v1"),
+        (["train", "ppo", "Pong", "--game=Breakout"], "Pong and --game=Breakout both name"),
+        (["train", "ppo", "CartPole-v1", "--env=Maze-v0"], "both name the environment"),
+        (["check"], "Expected: seed-rl check ENVIRONMENT"),
         (["resume"], "Expected: seed-rl resume RUN"),
         (["resume", "nowhere"], "There is no run in nowhere"),
         (["resume", "run", "--seeds=3"], "--seeds is not for `seed-rl resume`"),
@@ -100,9 +103,14 @@ def test_a_run_of_python_is_resumed_from_python(tmp_path):
     ("flags", "actors"), [([], 3), (["--remote_actors=2"], 1), (["--remote_actors=3"], 0)]
 )
 def test_actors_elsewhere_take_part_in_a_resumed_run(tmp_path, flags, actors):
-    """Guards environments that the run did not have; a run keeps its number of them."""
+    """Guards environments that the run did not have; a run keeps its number of them. And a run that
+    saved nothing, of whose options the default game would be trained.
+    """
     record = {"program": "seed_rl.gym.vtrace_main", "num_envs": 6, "env_batch_size": 2}
     (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="no checkpoint to continue. Repeat the command"):
+        command.module_arguments(["resume", str(tmp_path), *flags])
+    (tmp_path / "checkpoints/ckpt-00001-step-000000000030").mkdir(parents=True)
     _, *rest = command.module_arguments(["resume", str(tmp_path), *flags])
     assert rest == ["gym", "vtrace", str(actors), "2", f"--logdir={tmp_path}", *flags]
     with pytest.raises(UserError, match="--remote_actors=4: the run has only 3 actors"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
 import time
 from collections.abc import Callable
 
@@ -56,10 +57,10 @@ class RunLock:
             waited = time.monotonic() - started
             if waited > (1.0 if _exists(pid) else patience_s):
                 self._file.close()
+                command = f"./stop_local.sh {shlex.quote(str(logdir))}"
                 raise UserError(
-                    f"A {what} is active in {logdir} (process {pid}). Stop it with "
-                    f"./stop_local.sh {logdir}  (or seed-rl stop), or choose another directory "
-                    "with --logdir=DIR."
+                    f"A {what} is active in {logdir} (process {pid}). Stop it with {command}  (or "
+                    "seed-rl stop), or choose another directory with --logdir=DIR."
                 )
             if waited > 1 and not reported:
                 say(

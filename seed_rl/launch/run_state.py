@@ -29,10 +29,15 @@ class RunState:
 
     Attributes:
       resumes_from: environment frames of the newest checkpoint at the start of the run, if any.
+
+    Args:
+      logdir: the run's directory.
+      fresh: whether the command of the run begins a new one each time.
     """
 
-    def __init__(self, logdir: pathlib.Path):
+    def __init__(self, logdir: pathlib.Path, fresh: bool = False):
         self._logdir = logdir
+        self._command = "the same command without --restart=fresh" if fresh else "the same command"
         self._started = time.time()
         self._progress: Progress | None = None
         self.resumes_from = self.saved_frames()
@@ -93,7 +98,7 @@ class RunState:
         frames = self.saved_frames()
         if frames is None:
             return "nothing was saved, so the same command starts over"
-        return f"the same command resumes from {frames:,} frames"
+        return f"{self._command} resumes from {frames:,} frames"
 
     def ending(self) -> str:
         """Message: training has ended, why if a callback ended it, and what to do next."""

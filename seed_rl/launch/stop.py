@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError, exits
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
 
@@ -48,7 +50,7 @@ def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
     if not running:
         raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")
     if len(running) > 1:
-        names = "".join(f"\n  ./stop_local.sh {logdir}" for logdir in running)
+        names = "".join(f"\n  ./stop_local.sh {shlex.quote(str(run))}" for run in running)
         raise UserError(f"Several runs are active; choose one:{names}")
     return running[0]
 
@@ -119,6 +121,14 @@ def main(arguments: Sequence[str]) -> int:
     logdir = find(arguments, pathlib.Path("runs").absolute())
     print(f"stopping the run in {logdir} ...", flush=True)
     stop(logdir)
+    report = progress.read(logdir)
+    if report is not None and report.phase in ("training", "saving", "failed"):
+        frames = checkpoint_list.saved_frames(logdir)
+        newest = "none" if frames is None else f"{frames:,} frames"
+        raise UserError(
+            "The run has stopped, but the last checkpoint could NOT be saved (newest: "
+            f"{newest}); see {logdir / 'logs'}."
+        )
     print("stopped")
     return 0
 

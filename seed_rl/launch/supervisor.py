@@ -37,6 +37,7 @@ from seed_rl.launch.run_lock import FILE_NAME, RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
+_OF_A_RUN = {"config.json", "checkpoints", "logs", progress.FILE_NAME}
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
 _SHORTAGES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
@@ -151,7 +152,13 @@ class Supervisor:
         """Locks the directory, after moving an earlier run aside if the config says so."""
         logdir = self._config.logdir
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
-        if self._config.fresh and any(path.name != FILE_NAME for path in logdir.iterdir()):
+        left = {path.name for path in logdir.iterdir()} - {FILE_NAME}
+        if self._config.fresh and left:
+            if left.isdisjoint(_OF_A_RUN):
+                raise UserError(
+                    f"{logdir} is no run, so --restart=fresh does not move it aside. Name another "
+                    "directory."
+                )
             aside = logdir.with_name(f"{logdir.name}.{time.strftime('%Y%m%d-%H%M%S')}")
             learner = LearnerLock(logdir)  # One may run without a supervisor.
             try:
@@ -215,7 +222,7 @@ class Supervisor:
 
     def _supervise(self) -> int:
         try:
-            self._state = RunState(self._config.logdir)
+            self._state = RunState(self._config.logdir, self._config.fresh)
             if self._proxy:
                 self._start(self._proxy)
             self._start_learners()

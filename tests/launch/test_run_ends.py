@@ -167,6 +167,13 @@ def test_a_directory_with_room_has_no_problem(tmp_path: pathlib.Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("fresh", "without"), [(False, ""), (True, " without --restart=fresh")])
+def test_a_command_that_begins_anew_does_not_resume(tmp_path, fresh, without):
+    (tmp_path / "checkpoints/ckpt-00001-step-000000000030").mkdir(parents=True)
+    outlook = RunState(tmp_path, fresh).outlook()
+    assert outlook == f"the same command{without} resumes from 30 frames"
+
+
 def test_the_next_commands_exist(tmp_path):
     """Guards the end of a run, which says what to do next."""
     first, *commands = RunState(tmp_path).ending().splitlines()

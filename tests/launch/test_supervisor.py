@@ -18,7 +18,7 @@ import pytest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system.file_lock import LearnerLock
-from seed_rl.launch import supervisor
+from seed_rl.launch import stop, supervisor
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import RestartPolicy
 from tests import helpers
@@ -421,6 +421,26 @@ def test_fresh_leaves_a_learner_without_a_supervisor_alone(tmp_path):
         run.run()
     assert (tmp_path / "checkpoints").exists()
     lock.release()
+
+
+def test_fresh_moves_only_runs(tmp_path):
+    """Guards the folder of all runs, or of a project, that was named by mistake."""
+    (tmp_path / "another-run").mkdir()
+    config = supervisor.SupervisorConfig(tmp_path, actors=1, fresh=True)
+    run = supervisor.Supervisor(config, lambda *_: [], lambda *_: [], None, mock.MagicMock())
+    with pytest.raises(UserError, match="is no run, so --restart=fresh does not move it"):
+        run.run()
+    assert (tmp_path / "another-run").exists()
+
+
+def test_a_stop_that_lost_the_last_checkpoint_says_so(tmp_path, monkeypatch, capsys):
+    """Guards whoever stops a run in the background, and does not see what it prints."""
+    monkeypatch.setattr(stop, "find", lambda *_: tmp_path)
+    monkeypatch.setattr(stop, "stop", lambda logdir: None)
+    for phase, code in (("stopped", 0), ("failed", 2)):
+        progress.ProgressWriter(tmp_path, 1000).update(phase, frames=1)
+        assert stop.main([str(tmp_path)]) == code
+    assert "last checkpoint could NOT be saved (newest: none)" in capsys.readouterr().err
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):

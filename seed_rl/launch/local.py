@@ -248,6 +248,11 @@ def _complaint(options: RunOptions, errors: str) -> str:
     unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
     if unknown and re.search("run_mode|only_check_args", unknown.group()):
         return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
+    if places := re.findall(r'File "([^"]+)", line (\d+)', errors):
+        program = os.path.realpath(options.game)
+        own = [place for place in places if os.path.realpath(place[0]) == program]
+        file, line = (own or places)[-1]
+        message += f" ({file}, line {line})"
     if "--agent=" in message:
         message += f": leave AGENT out, or start its own agent on {options.game}"
     return f"{options.game}: {message}".replace("(--help lists", f"({_typed(options)} --help lists")

@@ -400,7 +400,10 @@ NOT_A_PROGRAM = r"my_program\.py is not a SEED RL program"
         ("import argparse; argparse.ArgumentParser().parse_args()", rf"{NOT_A_PROGRAM}.*run_mode"),
         ("from absl import app; app.run(print)", rf"{NOT_A_PROGRAM}.*run_mode"),
         ("import time; time.sleep(60)", rf"{NOT_A_PROGRAM}.*did not answer"),
-        ("import no_such_module", r"my_program\.py: .*No module named 'no_such_module'"),
+        (
+            "import no_such_module",
+            r"my_program\.py: .*No module named 'no_such_module' \(.*py, line 1\)",
+        ),
     ],
 )
 def test_files_that_are_no_programs(tmp_path, monkeypatch, text, message):

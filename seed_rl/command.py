@@ -214,7 +214,7 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
             f"{run} was trained by {why}, which `seed-rl resume` cannot start: run the same "
             f"command again, with --logdir={run}."
         )
-    if checkpoint_list.saved_frames(Path(run)) is None:
+    if not checkpoint_list.list_checkpoints(Path(run) / checkpoint_list.DIRECTORY):
         raise UserError(
             f"{run} has no checkpoint to continue. Repeat the command that started it, with "
             f"--logdir={run}. (To continue from a checkpoint, name its run's directory.)"

@@ -248,7 +248,8 @@ def _complaint(options: RunOptions, errors: str) -> str:
     unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
     if unknown and re.search("run_mode|only_check_args", unknown.group()):
         return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
-    if places := re.findall(r'File "([^"]+)", line (\d+)', errors):
+    places = re.findall(r'File "([^"]+)", line (\d+)', errors)
+    if places and message == lines[-1]:  # Not explained.
         program = os.path.realpath(options.game)
         own = [place for place in places if os.path.realpath(place[0]) == program]
         file, line = (own or places)[-1]

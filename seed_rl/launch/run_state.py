@@ -127,7 +127,5 @@ class RunState:
 
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""
-        frames = self.saved_frames()
-        newest = "newest: none" if frames is None else f"newest: {frames:,} frames"
         reason = self.cannot_write()
-        return f"the last checkpoint could NOT be saved ({newest}){': ' + reason if reason else ''}"
+        return checkpoint_list.not_saved(self._logdir) + (f": {reason}" if reason else "")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.errors import UserError, exits
+from seed_rl.common.errors import NotSavedError, UserError, exits
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
@@ -59,17 +59,7 @@ def stop(logdir: pathlib.Path) -> None:
     """Asks the run in `logdir` to stop and waits until all its processes have exited.
 
     Raises:
-      UserError: see below.
-    """
-    ask(logdir)
-    wait(logdir)
-
-
-def ask(logdir: pathlib.Path) -> None:
-    """Asks the run in `logdir` to save and stop; while it saves, to exit without.
-
-    Raises:
-      UserError: it belongs to another user, or its process is unknown.
+      UserError: it belongs to another user, its process is unknown, or it does not stop in time.
     """
     pid = run_lock.running_pid(logdir)
     if pid == 0:
@@ -92,16 +82,8 @@ def ask(logdir: pathlib.Path) -> None:
         raise UserError(
             f"Process {pid} belongs to another user; only they or root can stop it."
         ) from error
-
-
-def wait(logdir: pathlib.Path) -> None:
-    """Waits until all processes of the run in `logdir` have exited.
-
-    Raises:
-      UserError: they do not in time.
-    """
     deadline = time.monotonic() + _PATIENCE_S
-    while (pid := run_lock.running_pid(logdir)) is not None:
+    while run_lock.running_pid(logdir) is not None:
         if time.monotonic() > deadline:
             raise UserError(
                 f"Process {pid} has not exited after {_PATIENCE_S:g} s; see {logdir}. If the run "
@@ -123,12 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     stop(logdir)
     report = progress.read(logdir)
     if report is not None and report.phase in ("training", "saving", "failed"):
-        frames = checkpoint_list.saved_frames(logdir)
-        newest = "none" if frames is None else f"{frames:,} frames"
-        raise UserError(
-            "The run has stopped, but the last checkpoint could NOT be saved (newest: "
-            f"{newest}); see {logdir / 'logs'}."
-        )
+        raise NotSavedError(f"{checkpoint_list.not_saved(logdir)}; see {logdir / 'logs'}")
     print("stopped")
     return 0
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import pathlib
+import re
 import signal
 import tempfile
 import time
@@ -37,8 +38,10 @@ from seed_rl.launch.run_lock import FILE_NAME, RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
-_OF_A_RUN = {"config.json", "checkpoints", "logs", progress.FILE_NAME}
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
+
+_OF_A_RUN = re.compile(rf"checkpoints|learner\.pid|{progress.FILE_NAME}|ckpt-\d+\.index")
+"""Names of which a run's directory, also of an original program, has at least one."""
 
 _SHORTAGES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
 """Errors of a start that may pass by themselves."""
@@ -154,7 +157,7 @@ class Supervisor:
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
         left = {path.name for path in logdir.iterdir()} - {FILE_NAME}
         if self._config.fresh and left:
-            if left.isdisjoint(_OF_A_RUN):
+            if not left <= {"logs"} and not any(map(_OF_A_RUN.fullmatch, left)):
                 raise UserError(
                     f"{logdir} is no run, so --restart=fresh does not move it aside. Name another "
                     "directory."

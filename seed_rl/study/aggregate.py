@@ -76,7 +76,7 @@ def _protocol(study: FinishedStudy) -> str:
     planned = spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     if study.unscored:
-        left += f"; no episode ended in {study.unscored} of these, which are left out"
+        left += f"; runs without a score, which are left out: {study.unscored}"
     commits = ", ".join(study.commits) or "not recorded"
     machines = f" On {', '.join(study.machines)}." if study.machines else ""
     versions = f" With {'; '.join(study.versions)}." if study.versions else ""
@@ -176,7 +176,7 @@ def normalized(
 ) -> list[Scores]:
     """The scores of each study on the tasks that all share.
 
-    [] if a task has no score of `unit`, or that is 0.
+    [] if a task has no score of `unit` after as many frames (or of any number), or that is 0.
 
     Args:
       studies: one or more.

@@ -86,7 +86,7 @@ class FinishedStudy(NamedTuple):
       machines: on which it ran.
       versions: of Python and the packages it ran with.
       tasks: those with a run that is done.
-      unscored: runs that are done, but in which no episode ended.
+      unscored: how many runs are done, but have no score: no episode ended.
     """
 
     path: Path
@@ -145,7 +145,7 @@ def read(path: Path) -> FinishedStudy:
             )
         )
     if not tasks:
-        without = ", or no episode ended" if unscored else ""
+        without = " and has a score" if unscored else ""
         raise UserError(f"No run of {path} is done{without}.")
     commits, machines, versions = (
         record.get(name, []) for name in ("commits", "machines", "versions")

@@ -17,6 +17,7 @@ import time
 import types
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from seed_rl.common.errors import INTERRUPTED, UserError
@@ -90,10 +91,17 @@ def take_over(study: Study, say: Callable[[str], None]) -> None:
     for run in study.runs():
         if run_lock.running_pid(run.logdir) is not None:
             say(f"waiting for run {run.name} of an earlier study to save and stop")
-            report = progress.read(run.logdir)
-            if report is None or report.phase != "saving":  # Otherwise, it would not save.
-                stop.ask(run.logdir)
-            stop.wait(run.logdir)
+            # One that has been asked to stop would exit without saving if it were asked again.
+            while _saves(run.logdir):
+                time.sleep(_POLL_S)
+            if run_lock.running_pid(run.logdir) is not None:
+                stop.stop(run.logdir)
+
+
+def _saves(logdir: Path) -> bool:
+    report = progress.read(logdir)
+    saving = report is not None and report.phase == "saving"
+    return saving and run_lock.running_pid(logdir) is not None
 
 
 class Running(NamedTuple):

@@ -145,7 +145,7 @@ class Trials:
     def tell(self, number: int, performance: float) -> None:
         """Records how good a configuration is. Only the first call counts.
 
-        Do not call it for those that fail: Optuna would forget them, and their values. It takes
+        Do not call it for those that fail: "tpe" would forget them, and their values. It takes
         trials without a result for bad ones.
         """
         self._study.tell(number, performance, skip_if_finished=True)

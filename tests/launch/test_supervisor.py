@@ -423,21 +423,33 @@ def test_fresh_leaves_a_learner_without_a_supervisor_alone(tmp_path):
     lock.release()
 
 
-def test_fresh_moves_only_runs(tmp_path):
-    """Guards the folder of all runs, or of a project, that was named by mistake."""
-    (tmp_path / "another-run").mkdir()
-    config = supervisor.SupervisorConfig(tmp_path, actors=1, fresh=True)
+@pytest.mark.parametrize(
+    ("names", "moves"),
+    [
+        *((["another-run"], False), (["study.json", "runs", "logs"], False), (["logs"], True)),
+        *((["ckpt-1.index", "checkpoint"], True), (["config.json", "progress.json"], True)),
+    ],
+)
+def test_fresh_moves_only_runs(tmp_path, names, moves):
+    """Guards the folder of all runs, of a study, or of a project, that was named by mistake."""
+    logdir = tmp_path / "run"
+    for name in names:
+        (logdir / name).mkdir(parents=True)
+    config = supervisor.SupervisorConfig(logdir, actors=1, fresh=True)
     run = supervisor.Supervisor(config, lambda *_: [], lambda *_: [], None, mock.MagicMock())
-    with pytest.raises(UserError, match="is no run, so --restart=fresh does not move it"):
-        run.run()
-    assert (tmp_path / "another-run").exists()
+    if moves:
+        run._prepare_logdir().release()
+    else:
+        with pytest.raises(UserError, match="is no run, so --restart=fresh does not move it"):
+            run._prepare_logdir()
+    assert bool([*tmp_path.glob("run.2*")]) == moves
 
 
 def test_a_stop_that_lost_the_last_checkpoint_says_so(tmp_path, monkeypatch, capsys):
     """Guards whoever stops a run in the background, and does not see what it prints."""
     monkeypatch.setattr(stop, "find", lambda *_: tmp_path)
     monkeypatch.setattr(stop, "stop", lambda logdir: None)
-    for phase, code in (("stopped", 0), ("failed", 2)):
+    for phase, code in (("stopped", 0), ("failed", 5)):
         progress.ProgressWriter(tmp_path, 1000).update(phase, frames=1)
         assert stop.main([str(tmp_path)]) == code
     assert "last checkpoint could NOT be saved (newest: none)" in capsys.readouterr().err

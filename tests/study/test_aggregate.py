@@ -376,7 +376,7 @@ def test_runs_without_a_score_are_counted(folder):
     study = finished.read(folder)
     assert study.tasks[0].scores == [60, 85] and study.unscored == 1
     text = aggregate.markdown(study, [])
-    assert "5 of 6 runs are done; no episode ended in 1 of these, which are left out" in text
+    assert "5 of 6 runs are done; runs without a score, which are left out: 1" in text
 
 
 def test_the_unit_is_a_score_after_as_many_frames(folder):

@@ -279,17 +279,21 @@ def test_a_run_that_saves_already_is_not_asked_to_stop(tmp_path, spec_json, monk
     """Guards its checkpoint: a second request means an exit without saving."""
     begun = directory.open_study(tmp_path, spec.from_json(spec_json))
     run, _ = begun.runs_of(begun.trials.ask())
-    monkeypatch.setattr(runner.run_lock, "running_pid", lambda logdir: logdir == run.logdir or None)
-    ask, wait = mock.Mock(), mock.Mock()
-    monkeypatch.setattr(runner.stop, "ask", ask)
-    monkeypatch.setattr(runner.stop, "wait", wait)
+    running, asked = [run.logdir], []
+    monkeypatch.setattr(
+        runner.run_lock, "running_pid", lambda logdir: 7 if logdir in running else None
+    )
+    monkeypatch.setattr(runner.stop, "stop", asked.append)
+    monkeypatch.setattr(runner.time, "sleep", lambda seconds: running.clear())
     run.logdir.mkdir(parents=True)
-    for phase in ("training", "saving"):
-        progress.ProgressWriter(run.logdir, 1000).update(phase, frames=1)
-        runner.take_over(begun, lambda text: None)
-        assert (ask.call_count, wait.call_count) == (phase == "training", 1)
-        ask.reset_mock()
-        wait.reset_mock()
+    writer = progress.ProgressWriter(run.logdir, 1000)
+    writer.update("saving", frames=1)
+    runner.take_over(begun, lambda text: None)
+    assert asked == [] and running == []
+    running.append(run.logdir)
+    writer.update("training", frames=1)
+    runner.take_over(begun, lambda text: None)
+    assert asked == [run.logdir]
 
 
 def test_an_evaluation_of_another_length_is_repeated(tmp_path, spec_json, monkeypatch):

@@ -85,6 +85,13 @@ def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
     return entries[-1].step if entries else None
 
 
+def not_saved(logdir: str | os.PathLike[str]) -> str:
+    """The message after a run whose last checkpoint was not saved."""
+    frames = saved_frames(logdir)
+    newest = "none" if frames is None else f"{frames:,} frames"
+    return f"the last checkpoint could NOT be saved (newest: {newest})"
+
+
 def note_model(model: Path) -> None:
     """Notes in a run's exported model of which checkpoint it is, for `newer_than_model`."""
     frames = saved_frames(model.parent)

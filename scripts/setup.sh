@@ -97,16 +97,23 @@ all_extras() {
   done | paste -sd ,
 }
 
+# The system's Python may have been upgraded or removed under an environment.
+has_pip() { "$venv/bin/python" -c 'import pip' 2> /dev/null; }
+
 missing_system_packages() {
-  command -v "$python" > /dev/null || echo python3
-  if [[ ! -x "$venv/bin/pip" ]]; then
+  if ! has_pip; then
+    command -v "$python" > /dev/null || echo python3
     "$python" -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv
   fi
   command -v "${CXX:-g++}" > /dev/null || echo g++
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
-  # The tests create certificates, start proxies, and build the client in C++.
+  missing_test_packages
+}
+
+# The tests create certificates, start proxies, and build the client in C++.
+missing_test_packages() {
   if [[ ",$requested," == *,dev,* ]]; then
     command -v openssl > /dev/null || echo openssl
     command -v haproxy > /dev/null || [[ -x /usr/sbin/haproxy ]] || echo haproxy
@@ -115,8 +122,10 @@ missing_system_packages() {
   fi
 }
 
-install_system_packages() {
-  local packages=("$@") as_root=()
+install_system_packages() { # FUNCTION THAT PRINTS WHICH
+  local packages as_root=()
+  mapfile -t packages < <("$1")
+  ((${#packages[@]})) || return 0
   local command="apt-get install --yes --no-install-recommends ${packages[*]}"
   command -v apt-get > /dev/null ||
     fail "system packages are missing (Debian names): ${packages[*]}" \
@@ -135,10 +144,9 @@ install_system_packages() {
     "${packages[@]}"
 }
 
-check_python() {
-  "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
-    fail "Python 3.10 to 3.13 is required, but $python is $("$python" -V 2>&1). Choose another:" \
-      "PYTHON=python3.11 $0 ..."
+check_python() { # PYTHON REMEDY
+  "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
+    fail "Python 3.10 to 3.13 is required, but $1 is $("$1" -V 2>&1). $2"
 }
 
 # Runs a command after announcing it, and reports every half minute that it is still running.
@@ -166,14 +174,16 @@ still() { # WHAT
 }
 
 install_all() {
-  local extras quiet=(--quiet) missing
-  mapfile -t missing < <(missing_system_packages)
-  if ((${#missing[@]})); then
-    install_system_packages "${missing[@]}"
-  fi
-  check_python
-  if [[ ! -x "$venv/bin/pip" ]]; then
-    reporting "creating the virtual environment $venv" "$python" -m venv "$venv"
+  local extras quiet=(--quiet)
+  has_pip || [[ -z "${PYTHON:-}" ]] || command -v "$PYTHON" > /dev/null ||
+    fail "PYTHON=$PYTHON is not found; install it, or choose another"
+  install_system_packages missing_system_packages
+  if has_pip; then
+    check_python "$venv/bin/python" "Delete $venv, then try again."
+  else
+    check_python "$python" "Choose another: PYTHON=python3.11 $0 ..."
+    requested="$(all_extras)" # Their stamps are cleared, too.
+    reporting "creating the virtual environment $venv" "$python" -m venv --clear "$venv"
   fi
   # In a terminal, show progress bars for the large downloads.
   if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
@@ -234,6 +244,8 @@ tensorflow_requirement() {
 
 main() {
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check)
+  [[ "$OSTYPE" == linux* ]] ||
+    fail "SEED RL needs Linux; elsewhere, use Docker or, on Windows, WSL: docs/platforms.md"
   case "$requested" in
     -h | --help)
       usage
@@ -250,11 +262,16 @@ main() {
   # Only one at a time: another run may be starting in another terminal.
   mkdir -p "$root/build"
   exec 9> "$root/build/setup.lock"
-  flock 9
+  flock -n 9 || { say "waiting for another setup of this checkout"; flock 9; }
   if is_ready; then
     return
   fi
-  if libraries_are_current; then add_extras; else install_all; fi
+  if libraries_are_current; then
+    install_system_packages missing_test_packages
+    add_extras
+  else
+    install_all
+  fi
   say "done"
 }
 

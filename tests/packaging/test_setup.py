@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tests.helpers import run, stand_in
+from tests.helpers import run, run_python, stand_in
 from tests.helpers.waiting import PATIENCE_S
 
 
@@ -135,34 +135,47 @@ def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
     assert re.fullmatch(rf"{still} \(0 min [1-9] s\)", rest[0])
 
 
-@pytest.mark.parametrize("has_apt", [True, False])
-def test_setup_without_rights_prints_the_command(tree, tmp_path_factory, has_apt):
+@pytest.mark.parametrize(
+    "has_apt, extra, packages",
+    [
+        (True, "atari", "g++ pkg-config libgrpc++-dev libzstd-dev"),
+        (False, "atari", "g++ pkg-config libgrpc++-dev libzstd-dev"),
+        (True, "dev", "openssl "),
+    ],
+)
+def test_setup_without_rights_prints_the_command(tree, tmp_path_factory, has_apt, extra, packages):
     """Without root or sudo nothing is touched: the apt command is shown and the script stops.
 
-    Where there is no apt, it names the packages.
+    Where there is no apt, it names the packages. Those of the tests are missed even if the
+    libraries are current, as after a training.
     """
     tools = tmp_path_factory.mktemp("tools")
-    needed = "bash dirname readlink env cat tr grep sed head paste mkdir flock"
+    script = tree / "scripts" / "setup.sh"
+    if extra == "dev":
+        main = "libraries_are_current() { true; }\nmain\n"
+        script.write_text(script.read_text().removesuffix("main\n") + main)
+    needed = "bash dirname readlink env cat tr grep sed head paste mkdir flock sha256sum"
     for tool in needed.split():
         (tools / tool).symlink_to(str(shutil.which(tool)))
     (tools / "python3").symlink_to(sys.executable)
     stand_in(tools / "id", "echo 1000")
     if has_apt:
         stand_in(tools / "apt-get", "exit 1")
-    result = run(
-        tree / "scripts" / "setup.sh", "atari", code=1, env={"PATH": str(tools), "HOME": str(tree)}
-    )
-    packages = "g++ pkg-config libgrpc++-dev libzstd-dev"
+    result = run(script, extra, code=1, env={"PATH": str(tools), "HOME": str(tree)})
     command = f"sudo apt-get install --yes --no-install-recommends {packages}"
     assert packages in result.stderr and (command in result.stderr) == has_apt
     assert has_apt or "a wheel: docs/installation.md" in result.stderr
     assert not (tree / ".venv").exists()
 
 
-def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
+@pytest.mark.parametrize("in_venv", [False, True])
+def test_an_unsupported_python_is_refused(tree, tmp_path_factory, in_venv):
     tools = tmp_path_factory.mktemp("tools")
+    if in_venv:
+        tools = tree / ".venv" / "bin"
+        tools.mkdir(parents=True)
     stand_in(
-        tools / "python3",
+        tools / ("python" if in_venv else "python3"),
         '[ "$1" = -V ] && echo "Python 3.9.1"\ncase "$2" in *version_info*) exit 1;; esac\nexit 0',
     )
     result = run(
@@ -171,4 +184,56 @@ def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
         code=1,
         variables={"PATH": f"{tools}:{os.environ['PATH']}"},
     )
-    assert "Python 3.10 to 3.13 is required, but python3 is Python 3.9.1" in result.stderr
+    python, remedy = "python3", "Choose another"
+    if in_venv:
+        python, remedy = f"{tools}/python", f"Delete {tree}/.venv"
+    required = "Python 3.10 to 3.13 is required"
+    assert f"{required}, but {python} is Python 3.9.1. {remedy}" in result.stderr
+
+
+def test_the_arguments_are_checked_by_a_python_before_3_10():
+    """It lacks sys.orig_argv, and has to come as far as the message above."""
+    run_python("-c", "import sys; del sys.orig_argv; sys.argv = ['-m']; import seed_rl", code=0)
+
+
+@pytest.mark.parametrize("state", ["working", "without pip", "dangling"])
+def test_a_broken_environment_is_made_anew(tree, tmp_path_factory, state):
+    """Guards setups after Python was upgraded or removed. A working one needs no other Python."""
+    tools = tmp_path_factory.mktemp("tools")
+    working = stand_in(tools / "working", "exit 0")
+    stand_in(tools / "without pip", '[ "$2" != "import pip" ]')
+    folder = tree / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "python").symlink_to(tools / state)
+    stand_in(folder / "pip", "exit 1")
+    (tree / ".venv" / ".seed_rl_setup_video").touch()
+    python = stand_in(
+        tools / "python3",
+        f"""case "$2" in
+          *version_info*) exit {int(state == "working")} ;;
+          venv) [ "$3" = --clear ] && rm -r "$4" && mkdir -p "$4/bin" &&
+            ln -s {working} "$4/bin/python" ;;
+        esac""",
+    )
+    said = setup(tree, "plot", PYTHON=str(python))
+    assert ("creating" in said) == (state != "working")
+    assert "plot,video]" in said
+
+
+def test_a_mistyped_python_is_named_and_a_second_setup_waits_aloud(tree, tmp_path_factory):
+    """Guards users from installing the system's Python again and again, and from silence."""
+    tools = tmp_path_factory.mktemp("tools")
+    stand_in(tools / "flock", '[ "$1" != -n ]')
+    stand_in(tools / "apt-get", "exit 1")
+    variables = {"PYTHON": "python3.x", "PATH": f"{tools}:{os.environ['PATH']}"}
+    result = run(tree / "scripts" / "setup.sh", code=1, variables=variables)
+    assert result.stderr == (
+        "setup: waiting for another setup of this checkout\n"
+        "error: PYTHON=python3.x is not found; install it, or choose another\n"
+    )
+
+
+def test_other_systems_are_sent_to_the_docs(tree):
+    variables = {"OSTYPE": "darwin23", "PYTHON": "/nowhere/python3"}
+    result = run(tree / "scripts" / "setup.sh", code=1, variables=variables)
+    assert "needs Linux" in result.stderr and "docs/platforms.md" in result.stderr

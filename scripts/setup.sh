@@ -174,7 +174,7 @@ still() { # WHAT
 }
 
 install_all() {
-  local extras quiet=(--quiet)
+  local extras quiet=(--quiet) clear
   has_pip || [[ -z "${PYTHON:-}" ]] || command -v "$PYTHON" > /dev/null ||
     fail "PYTHON=$PYTHON is not found; install it, or choose another"
   install_system_packages missing_system_packages
@@ -183,7 +183,9 @@ install_all() {
   else
     check_python "$python" "Choose another: PYTHON=python3.11 $0 ..."
     requested="$(all_extras)" # Their stamps are cleared, too.
-    reporting "creating the virtual environment $venv" "$python" -m venv --clear "$venv"
+    # What is in an environment that only lacks pip, as uv makes them, stays.
+    "$venv/bin/python" -c '' 2> /dev/null && clear=() || clear=(--clear)
+    reporting "creating the virtual environment $venv" "$python" -m venv "${clear[@]}" "$venv"
   fi
   # In a terminal, show progress bars for the large downloads.
   if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then

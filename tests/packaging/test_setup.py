@@ -198,7 +198,9 @@ def test_the_arguments_are_checked_by_a_python_before_3_10():
 
 @pytest.mark.parametrize("state", ["working", "without pip", "dangling"])
 def test_a_broken_environment_is_made_anew(tree, tmp_path_factory, state):
-    """Guards setups after Python was upgraded or removed. A working one needs no other Python."""
+    """Guards setups after Python was upgraded or removed. A working one needs no other Python; one
+    without pip, such as uv's, keeps what is installed.
+    """
     tools = tmp_path_factory.mktemp("tools")
     working = stand_in(tools / "working", "exit 0")
     stand_in(tools / "without pip", '[ "$2" != "import pip" ]')
@@ -211,13 +213,15 @@ def test_a_broken_environment_is_made_anew(tree, tmp_path_factory, state):
         tools / "python3",
         f"""case "$2" in
           *version_info*) exit {int(state == "working")} ;;
-          venv) [ "$3" = --clear ] && rm -r "$4" && mkdir -p "$4/bin" &&
-            ln -s {working} "$4/bin/python" ;;
+          venv) if [ "$3" = --clear ]; then shift && rm -r "$3"; fi
+            mkdir -p "$3/bin" && ln -sf {working} "$3/bin/python" ;;
         esac""",
     )
+    (tree / ".venv" / "installed").touch()
     said = setup(tree, "plot", PYTHON=str(python))
     assert ("creating" in said) == (state != "working")
     assert "plot,video]" in said
+    assert (tree / ".venv" / "installed").exists() == (state != "dangling")
 
 
 def test_a_mistyped_python_is_named_and_a_second_setup_waits_aloud(tree, tmp_path_factory):

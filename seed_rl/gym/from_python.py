@@ -131,7 +131,7 @@ def pickled(environment: Any) -> Iterator[dict[str, str]]:
     """
     try:
         made = environment
-        if not callable(environment):
+        if not callable(environment):  # Reading a function's parameters must not create one.
             made = functools.partial(_unpickled, cloudpickle.dumps(environment))
         data = cloudpickle.dumps(made)
     except Exception as error:
@@ -158,13 +158,19 @@ def factory() -> Callable[..., Any]:
             "Give it again there: seed_rl.load(RUN, env=...); to continue training, repeat "
             "seed_rl.train."
         )
-    with open(os.environ[_FILE], "rb") as file:
-        return _unpickled(file.read())
+    with _told_in_words(), open(os.environ[_FILE], "rb") as file:
+        return cloudpickle.load(file)
 
 
 def _unpickled(data: bytes) -> Any:
-    try:
+    with _told_in_words():
         return cloudpickle.loads(data)
+
+
+@contextlib.contextmanager
+def _told_in_words() -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         raise UserError(
             f"The environment cannot be created in another process ({error}). Modules that it uses "

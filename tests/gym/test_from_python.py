@@ -6,7 +6,9 @@ import sys
 
 import gymnasium
 import numpy as np
+import pytest
 
+from seed_rl.common.errors import UserError
 from seed_rl.gym import env, from_python
 
 PROGRAM = """
@@ -96,3 +98,6 @@ def test_a_function_with_num_envs_makes_vector_environments(monkeypatch):
             monkeypatch.setenv(name, value)
         batch = env.create_batch(np.arange(3), env.GymConfig(env_name=from_python.NAME))
     assert batch is not None and batch.reset(seed=1).shape == (3, 4)
+    # The program that trained has ended, and its file is gone.
+    with pytest.raises(UserError, match="cannot be created in another process"):
+        from_python.factory()

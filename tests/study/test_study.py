@@ -325,6 +325,8 @@ def test_what_fails_is_bad_until_it_succeeds(tmp_path, spec_json):
     progress.ProgressWriter(run.logdir, 1000).update("done", frames=1000)
     work._tell(configuration)
     assert begun.trials._study.get_trials()[0].state.name == "RUNNING"  # No episode ended.
+    (rated,) = results.performances([results.collect_run(run, begun.spec)])
+    assert rated.value == -np.inf  # Not left out.
     log = ReturnsLog(run.logdir)
     log.add([EpisodeRow(900, 1.0, 5.0, 5.0, 9, 0, False)])
     log.flush()

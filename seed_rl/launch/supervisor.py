@@ -154,14 +154,15 @@ class Supervisor:
     def _prepare_logdir(self) -> RunLock:
         """Locks the directory, after moving an earlier run aside if the config says so."""
         logdir = self._config.logdir
+        left = {path.name for path in logdir.glob("*")} - {FILE_NAME}
+        moves = self._config.fresh and bool(left)
+        if moves and not left <= {"logs"} and not any(map(_OF_A_RUN.fullmatch, left)):
+            raise UserError(
+                f"{logdir} is not a run, so --restart=fresh does not move it aside. Name another "
+                "directory."
+            )
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
-        left = {path.name for path in logdir.iterdir()} - {FILE_NAME}
-        if self._config.fresh and left:
-            if not left <= {"logs"} and not any(map(_OF_A_RUN.fullmatch, left)):
-                raise UserError(
-                    f"{logdir} is no run, so --restart=fresh does not move it aside. Name another "
-                    "directory."
-                )
+        if moves:
             aside = logdir.with_name(f"{logdir.name}.{time.strftime('%Y%m%d-%H%M%S')}")
             learner = LearnerLock(logdir)  # One may run without a supervisor.
             try:

@@ -114,7 +114,9 @@ class StudyRun:
             files.write_atomically(path, reason + "\n")
 
     def status(self, spec: Spec) -> str:
-        """One of: done, running, pruned, failed, stopped (it will resume), waiting (not saved)."""
+        """One of: done, running, pruned, failed, waiting (not saved), and, of what will resume,
+        stopped, or trained if only its evaluation is missing.
+        """
         if self.done(spec):
             return "done"
         if run_lock.running_pid(self.logdir) is not None:
@@ -123,6 +125,8 @@ class StudyRun:
             return "pruned"
         if self.failure is not None:
             return "failed"
+        if self.trained:
+            return "trained"
         return "waiting" if checkpoint_list.saved_frames(self.logdir) is None else "stopped"
 
 

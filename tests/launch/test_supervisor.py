@@ -440,8 +440,9 @@ def test_fresh_moves_only_runs(tmp_path, names, moves):
     if moves:
         run._prepare_logdir().release()
     else:
-        with pytest.raises(UserError, match="is no run, so --restart=fresh does not move it"):
+        with pytest.raises(UserError, match="is not a run, so --restart=fresh does not move it"):
             run._prepare_logdir()
+        assert not (logdir / "supervisor.pid").exists()  # It is left as it was.
     assert bool([*tmp_path.glob("run.2*")]) == moves
 
 

@@ -133,7 +133,7 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     study.spec |= {"configurations": 1, "evaluation_episodes": 2}
     assert study.run() == 0, study.text()
     (row,) = study.rows()
-    assert row["status"] == "stopped" and "it will resume next time" in study.text()
+    assert row["status"] == "trained" and "it will resume next time" in study.text()
     assert study.run() == 0
     (row,) = study.rows()
     assert row["status"] == "done" and row["evaluation_episodes"] == "2"
@@ -142,7 +142,7 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     # With other actions they are played again, but what was played stands until then.
     study.spec["evaluation_actions"] = "sampled"
     assert study.run("--results_only") == 0 and study.rows() == [row]
-    assert study.run() == 0 and study.rows()[0]["status"] == "stopped"
+    assert study.run() == 0 and study.rows()[0]["status"] == "trained"
     assert study.run() == 0 and study.rows() == [row] and study.starts() == ["end"]
     curve = study.rows("curves.csv")
     assert len(curve) == 50 and float(curve[-1]["return"]) == float(row["final_return"])

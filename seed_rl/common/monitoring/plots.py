@@ -333,13 +333,17 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
     grid = made.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
-    colors: dict[str, str] = {}  # The same in all panels.
+    from matplotlib import color_sequences  # `figure` has explained it if it is missing.
+
+    # Ten colours, then lighter ones.
+    distinct = color_sequences["tab20"][::2] + color_sequences["tab20"][1::2]
+    colors: dict[str, Any] = {}  # The same in all panels.
     for axes, panel in zip(grid.flat, panels, strict=False):
         x_label, curves = _in_readable_units(panel)
         for one in curves:
-            _draw_curve(axes, one, colors.setdefault(one.label, f"C{len(colors) % 10}"))
+            _draw_curve(axes, one, colors.setdefault(one.label, distinct[len(colors) % 20]))
         for point in panel.points:
-            color = colors.setdefault(point.label, f"C{len(colors) % 10}")
+            color = colors.setdefault(point.label, distinct[len(colors) % 20])
             how = {"fmt": "D", "markersize": 5, "capsize": 3, "color": color}
             axes.errorbar(point.x, point.y, point.deviation, label=point.label, **how)
         axes.set_title(panel.title)
@@ -387,7 +391,7 @@ def draw_groups(
     return list(panels[0].curves)
 
 
-def _draw_curve(axes: Any, one: Curve, color: str) -> None:
+def _draw_curve(axes: Any, one: Curve, color: Any) -> None:
     axes.plot(one.x, one.mean(), color=color, linewidth=2, label=one.label or None)
     if (interval := one.interval()) is not None:
         axes.fill_between(one.x, *interval, color=color, alpha=0.2, linewidth=0)

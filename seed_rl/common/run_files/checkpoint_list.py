@@ -21,8 +21,8 @@ MODEL_FRAMES = "frames.txt"
 """In the model: environment frames of the newest checkpoint when it was exported."""
 NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 START_OVER = (
-    "To start over, choose another --logdir; or, on one machine, --restart=fresh, which moves the "
-    "old run aside."
+    "To start over, train anew with another --logdir; or, on one machine, with --restart=fresh, "
+    "which moves the old run aside."
 )
 
 

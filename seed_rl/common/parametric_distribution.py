@@ -1,4 +1,4 @@
-"""Action distributions parametrized by network outputs; public names, from `distributions`."""
+"""Facade: names of the original, from `distributions`."""
 
 from seed_rl.common.distributions.base import Actions, Distribution, ParametricDistribution
 from seed_rl.common.distributions.continuous import (

@@ -22,7 +22,7 @@ _HOMES = {
     "Aggregator": "seed_rl.compat.tensor_stores",
     "StructuredFIFOQueue": "seed_rl.compat.tensor_stores",
     "ProgressLogger": "seed_rl.compat.progress_logger",
-    "batch_apply": "seed_rl.compat.tensors",
+    "batch_apply": "seed_rl.common.networks.layers",
     "make_time_major": "seed_rl.compat.tensors",
     "split_structure": "seed_rl.compat.tensors",
     "TPUEncodedUInt8": "seed_rl.compat.devices",

@@ -7,31 +7,6 @@ import tensorflow as tf
 from seed_rl.common import utils
 
 
-def test_batch_apply_folds_time_into_the_batch():
-    seen = []
-
-    def fn(frames, extra):
-        seen.append(frames.shape.as_list())
-        return {"sum": tf.reduce_sum(frames, [1, 2]) + extra["x"], "frames": frames}
-
-    frames = tf.reshape(tf.range(2 * 3 * 4 * 5), [2, 3, 4, 5])
-    extra = {"x": tf.reshape(tf.range(6), [2, 3])}
-    result = utils.batch_apply(fn, (frames, extra))
-    assert seen == [[6, 4, 5]]
-    np.testing.assert_array_equal(result["sum"], frames.numpy().sum((2, 3)) + extra["x"])
-    np.testing.assert_array_equal(result["frames"], frames)
-
-
-def test_batch_apply_keeps_what_is_known_of_shapes():
-    @tf.function(input_signature=[tf.TensorSpec([21, None, 7])])
-    def run(inputs):
-        outputs = utils.batch_apply(lambda x: x[:, :3], (inputs,))
-        assert outputs.shape.as_list() == [21, None, 3]
-        return outputs
-
-    assert run(tf.zeros([21, 2, 7])).shape == [21, 2, 3]
-
-
 def test_make_time_major_swaps_batch_and_time():
     x = {"a": tf.reshape(tf.range(24), [2, 3, 4]), "b": tf.zeros([2, 3])}
     swapped = utils.make_time_major(x)

@@ -1,4 +1,4 @@
-"""The networks of the V-trace agent for existing programs; our own are in `common/networks`."""
+"""Facade: V-trace's networks for existing programs; our own are in `common/networks`."""
 
 from seed_rl.common.networks.actor_critic import AgentOutput, MLPandLSTM
 

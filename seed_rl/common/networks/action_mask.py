@@ -1,4 +1,4 @@
-"""Masks of actions in networks: see `seed_rl.common.acting.action_masks`."""
+"""Action masks in networks: see `seed_rl.common.acting.action_masks`."""
 
 from __future__ import annotations
 

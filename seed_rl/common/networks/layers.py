@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from seed_rl.common.nest import Nest
 from seed_rl.common.system import processor
 
 _AMPERE = (8, 0)
@@ -256,3 +257,28 @@ def _known(size: int | None, name: str) -> int:
     if size is None:
         raise ValueError(f"The last dimension of the input to layer {name} must be known.")
     return size
+
+
+def batch_apply(fn: Callable[..., Nest], inputs: tuple[Nest, ...]) -> Nest:
+    """Applies a function without a time dimension to unrolls by folding time into the batch.
+
+    Args:
+      fn: takes nests of [time * batch, ...] and returns a nest of the same leading dimension.
+      inputs: its arguments, nests of [time, batch, ...].
+
+    Returns:
+      Nest of [time, batch, ...].
+    """
+    leading = tf.nest.flatten(inputs)[0]
+    static = leading.shape[:2]
+    time, batch = tf.unstack(tf.shape(leading)[:2])
+
+    def fold(tensor: tf.Tensor) -> tf.Tensor:
+        folded = tf.reshape(tensor, tf.concat([[time * batch], tf.shape(tensor)[2:]], 0))
+        return tf.ensure_shape(folded, [None, *tensor.shape[2:]])
+
+    def unfold(tensor: tf.Tensor) -> tf.Tensor:
+        unfolded = tf.reshape(tensor, tf.concat([[time, batch], tf.shape(tensor)[1:]], 0))
+        return tf.ensure_shape(unfolded, static.concatenate(tensor.shape[1:]))
+
+    return tf.nest.map_structure(unfold, fn(*tf.nest.map_structure(fold, inputs)))

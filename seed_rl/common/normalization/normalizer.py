@@ -120,7 +120,7 @@ class Normalizer(tf.Module):
 class NormalizeObservationsWrapper(tf.Module):
     """A network that sees normalized observations.
 
-    Numbers and bytes are normalized, and become float32; images, masks of actions and integers,
+    Numbers and bytes are normalized, and become float32; images, action masks and integers,
     which stand for choices, are not. In training, the observations of each batch change the
     statistics once its step is over.
     """

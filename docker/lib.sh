@@ -14,7 +14,7 @@ tag="${SEED_RL_TAG:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$root/seed_rl/__i
 prefix="${SEED_RL_REGISTRY:+${SEED_RL_REGISTRY%/}/}seed-rl-"
 read -ra build_args <<< "${DOCKER_BUILD_ARGS:-}"
 read -ra run_args <<< "${DOCKER_RUN_ARGS:-}"
-# The builder that knows mounts is not the default of older engines.
+# Cache mounts need BuildKit, which older engines do not use by default.
 export DOCKER_BUILDKIT=1
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Hands the files of scripts/make_secrets.sh to the cluster: token, the proxy's certificate and the
-# authority's to the learner's pod; token, authority and their own certificate to the actors. Again,
-# after a renewal, replaces them.
+# Stores the files of scripts/make_secrets.sh in the cluster. The learner's pod gets the token and the
+# certificates of the proxy and the authority; the actors get the token, the authority's certificate
+# and their own. Run it again after a renewal to replace them.
 #
 #   scripts/make_secrets.sh secrets learner      # As actors call it: the name of the Service.
 #   k8s/create_secrets.sh secrets [NAMESPACE] [--dry_run]

@@ -11,7 +11,7 @@
 #
 #   DIR/token                 learner and actors   --auth_token_file
 #   DIR/cert.pem DIR/key.pem  learner              --tls_certificate --tls_key
-#   DIR/proxy.pem             proxy                the two in one file, and
+#   DIR/proxy.pem             proxy                cert.pem and key.pem in one file
 #   DIR/ca.pem                actors, proxy        --tls_ca
 #   DIR/actor-cert.pem, DIR/actor-key.pem  actors  --tls_cert --tls_key
 #   DIR/ca-key.pem            nobody: it signs certificates, and stays on this machine

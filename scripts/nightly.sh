@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, the
 # tests marked nightly (packaging, examples and programs of the docs that train, the programs of the
-# benchmarks, containers, the whole life of a run on Slurm, what repeats for one agent or loss what
-# other tests do for another), and those of SkyPilot's task file with its own parser. 45 minutes on
+# benchmarks, containers, a whole run on Slurm, repetitions of a test for further agents or losses),
+# and those of SkyPilot's task file with its own parser. 45 minutes on
 # two cores; docs/native_op.md has the last result.
 set -euo pipefail
 

@@ -6,7 +6,7 @@
 # scripts/results.sh [DIRECTORY]         (default: runs/results)
 # scripts/results.sh --keep [DIRECTORY]  copies the results so far to docs/results and writes its tables
 #
-# Run it from a checkout of its own, which nothing changes meanwhile.
+# Run it from a separate checkout that nothing else modifies meanwhile.
 set -euo pipefail
 CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 

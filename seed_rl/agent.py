@@ -84,9 +84,10 @@ class Agent:
           **options: further flags, such as `seed=1` or `sampled=True`.
 
         Returns:
-          The contents of its JSON: "return", and "score" where that differs, with "mean", "low" and
-          "high" (95 % interval of the mean; None for one episode), "std", "median", "min" and
-          "max"; and "episodes".
+          The contents of its JSON. "return" and "steps", "score" if it differs from the return and
+          "success" if every episode reports it, are dictionaries of "mean", "low" and "high"
+          (95 % interval of the mean; None for one episode), "std", "median", "min" and "max".
+          "episodes" is a list with a dictionary per episode.
 
         Raises:
           UserError: the agent or its environment cannot be used.
@@ -119,8 +120,9 @@ class Agent:
         """Returns an action, chosen as in evaluation; keeps the recurrent state within the episode.
 
         Args:
-          observation: of one environment, as in training: wrapped by
-            `seed_rl.common.acting.env_wrappers.wrap_for_agent`, which also scales actions.
+          observation: nest of arrays of one environment, without a batch dimension, as in
+            training: wrapped by `seed_rl.common.acting.env_wrappers.wrap_for_agent`, which also
+            scales actions.
           reward: of the last action, which some networks read.
           done: whether the observation is the first of a new episode.
 
@@ -205,7 +207,7 @@ def train(
         lambdas and those defined in a notebook or script; or an environment object, for one actor.
       frames: environment frames; None: the agent's default.
       actors: actor processes; None: one per core, at most 8.
-      envs: environments of each; None: 8.
+      envs: environments per actor; None: 8.
       callbacks: called in this process, in a thread of their own, while the learner waits; an
         exception ends the run and is raised here.
       **options: flags by name: `learning_rate=1e-3`, `mlp_sizes=[64, 64]`,

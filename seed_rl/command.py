@@ -38,11 +38,13 @@ class Program(NamedTuple):
 _TRAINER = "seed_rl.launch.local"
 PROGRAMS = {
     "train": Program(_TRAINER, "AGENT ENVIRONMENT [--actors=N] [--envs=N]   train an agent"),
-    "resume": Program(_TRAINER, "RUN   continue a run with the options that it had"),
+    "resume": Program(_TRAINER, "RUN   continue a run with its saved options"),
     "stop": Program("seed_rl.launch.stop", "[RUN]   save and stop a run"),
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
-    "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
+    "serve": Program(
+        "seed_rl.serve", "RUN [--server_address=A]   serve an agent's actions to actors"
+    ),
     "check": Program("seed_rl.check_env", "ENVIRONMENT   check your environment"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
@@ -54,7 +56,7 @@ _ENVS = 8
 _MOST_ACTORS = 8
 _OWN_FLAGS = f"""\
   --actors=N   actor processes (default: one per core, at most {_MOST_ACTORS})
-  --envs=N     environments of each (default: {_ENVS})
+  --envs=N     environments per actor (default: {_ENVS})
 """
 # The flag that names an environment of a family; the others have --env_name.
 _FLAGS = {"atari": "game", "dmlab": "game", "football": "game"}
@@ -84,8 +86,8 @@ usage: seed-rl COMMAND ...
 {commands}
 
   AGENT        {agents}
-  ENVIRONMENT  an Atari game (Pong), an id of Gymnasium (CartPole-v1, HalfCheetah-v5), a scenario of
-               football (academy_empty_goal_close), a level of DeepMind Lab, your own class
+  ENVIRONMENT  an Atari game (Pong), a Gymnasium id (CartPole-v1, HalfCheetah-v5), a football
+               scenario (academy_empty_goal_close), a DeepMind Lab level, your own class
                (module:Class) or program (PROGRAM.py), or external (docs/clients.md); FAMILY:NAME
                selects the family:
                {", ".join(games.available())}
@@ -114,7 +116,7 @@ def module_arguments(arguments: Sequence[str]) -> list[str]:
       UserError: there is no such command, or its arguments are wrong.
     """
     if not arguments:
-        raise UserError("Which command? " + ", ".join(PROGRAMS) + " (seed-rl --help).")
+        raise UserError("Which command? " + ", ".join(PROGRAMS) + ". See seed-rl --help.")
     command, *rest = arguments
     if command not in PROGRAMS:
         raise UserError(f"There is no command {command}; {games.choices(command, PROGRAMS)}")

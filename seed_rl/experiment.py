@@ -55,7 +55,7 @@ class Result:
       frames: environment frames used.
       finished: whether all frames are used or a callback ended the run; otherwise it can be
         continued.
-      episodes: all finished episodes, in the order of their ends.
+      episodes: all finished episodes, in the order in which they ended.
       checkpoint: the newest checkpoint, if any.
       model: the exported policy, if any, for `load_policy`.
     """

@@ -337,7 +337,7 @@ def table(episodes: Sequence[Any], how: str) -> Table:
 def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"seed-rl {'evaluate' if evaluates else 'play'}",
-        description="Plays with a trained agent and prints its returns.",
+        description="Runs a trained agent in its environment and prints the returns.",
         epilog="Other flags go to the program that trained the agent: --env_name=... and so on.",
         allow_abbrev=False,
     )
@@ -348,21 +348,32 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
         help="the directory of a run, or one checkpoint or exported model of it",
     )
     number = "100, or 10 with --video or --render" if evaluates else "10"
-    parser.add_argument("--episodes", type=positive, help=f"how many (default: {number})")
+    parser.add_argument("--episodes", type=positive, help=f"number to play (default: {number})")
     parser.add_argument(
         "--steps",
         type=positive,
         help="stop after this many actions in each environment, even within an episode",
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
-    how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
+    how.add_argument(
+        "--greedy",
+        action="store_true",
+        help="act as in evaluation: take the best action, in r2d2 and pqn a random one with "
+        "probability eval_epsilon (default)",
+    )
+    how.add_argument(
+        "--sampled",
+        action="store_true",
+        help="explore as environment 0 does in training",
+    )
     watch = parser.add_mutually_exclusive_group()
     watch.add_argument(
         "--video", type=files.expanded, help="write a video of the episodes: .mp4 or .gif"
     )
-    envs = "20, or 1 with --video or --render" if evaluates else "1"
-    parser.add_argument("--envs", type=positive, help=f"environments at once (default: {envs})")
+    envs = "one per episode, at most 20; 1 with --video or --render" if evaluates else "1"
+    parser.add_argument(
+        "--envs", type=positive, help=f"environments played in parallel (default: {envs})"
+    )
     parser.set_defaults(evaluates=evaluates)
     parser.add_argument(
         "--json", type=files.expanded, help="write all episodes and their summary to a file"
@@ -370,7 +381,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     # `Agent.evaluate` reads and deletes the file.
     parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
-    parser.add_argument("--seed", type=int, help="makes the environment repeatable")
+    parser.add_argument("--seed", type=int, help="seed of the environments (default: random)")
     parser.add_argument(
         "--trust",
         action="store_true",

@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--json", type=files.expanded, help="write all episodes and their summary to a file"
     )
     parser.add_argument(
-        "--sampled", action="store_true", help="act as environment 0 does in training"
+        "--sampled", action="store_true", help="explore as environment 0 does in training"
     )
     parser.add_argument(
         "--refresh_s",

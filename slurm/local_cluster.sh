@@ -9,7 +9,7 @@
 # Jobs are spread over the nodes. Each has CPUS CPUs (default: 4), whatever this machine has. Needs
 # root, and installs Slurm and munge from the distribution (slurm-wlm, munge) if they are missing.
 # Nothing else is left behind: when COMMAND ends, so do the jobs and the daemons.
-# Exit codes: COMMAND's; 3: no Slurm can be had.
+# Exit codes: COMMAND's; 3: Slurm is not available.
 set -euo pipefail
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 3; }

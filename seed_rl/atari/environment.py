@@ -44,7 +44,7 @@ class AtariConfig(Checked):
     frame_size: tuple[int, ...] = option(
         (84,), "Height and width of a frame: 105,80, or 84 for both.", minimum=1
     )
-    grayscale: bool = option(True, "Whether frames are grey instead of in colour.")
+    grayscale: bool = option(True, "Whether frames are greyscale instead of colour.")
     episodic_life: bool = option(
         False,
         "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
@@ -59,7 +59,7 @@ class AtariConfig(Checked):
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
         True,
-        "Whether an actor steps its environments with ALE's native vector environment or with one "
+        "Whether an actor steps its environments with ALE's native vector environment. Off: one "
         "Python object each (slower; random no-ops and sticky actions differ).",
         neutral=True,
     )

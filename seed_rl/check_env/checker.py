@@ -33,7 +33,9 @@ class CheckConfig(Checked):
     """The check."""
 
     check_steps: int = option(1000, "Steps with random actions, whose results are checked.")
-    check_seconds: float = option(6.0, "Seconds for speed and memory; 0 skips them.", minimum=0)
+    check_seconds: float = option(
+        6.0, "Seconds spent measuring speed and memory; 0: none.", minimum=0
+    )
     check_timeout_s: float = option(
         60.0, "Seconds after which a call counts as hanging.", minimum=0.1
     )
@@ -144,7 +146,7 @@ def _check_vector(
     if not env.resets_rows:
         findings.should(
             "reset_mask",
-            "It cannot reset some of its environments.",
+            "It cannot reset environments individually.",
             "Each terminated episode costs one extra step that is not learned from."
             if env.autoreset_mode == AutoresetMode.NEXT_STEP
             else "After a truncated episode, agents do not see the first step of the next.",

@@ -146,7 +146,7 @@ class Contract:
             if names:
                 self.findings.should(
                     "mask_name",
-                    f"{names[0]} looks like a mask of actions, which agents would not find.",
+                    f"{names[0]} looks like an action mask, but agents do not look for that name.",
                     "Agents choose actions that are not allowed.",
                     f"Name it {action_masks.KEY}: a part of a Dict observation, or "
                     f'info["{action_masks.KEY}"] of reset() and every step().',
@@ -198,7 +198,7 @@ class Contract:
             self.findings.must(
                 "structure",
                 f"{call} returned {_kind(value)}, which does not have the structure of {space}.",
-                "The actor ends with a message.",
+                "The actor exits with an error.",
                 "Return what the space declares: a dictionary for Dict, a tuple for Tuple, "
                 "otherwise an array (np.asarray).",
             )
@@ -247,7 +247,7 @@ class Contract:
                 "shape",
                 f"{call}: {spec.name} has shape {list(leaf.shape)}; its space says "
                 f"{list(spec.shape)}.",
-                "The actor ends with a message.",
+                "The actor exits with an error.",
                 "Return arrays of one shape: pad what varies, and declare that shape.",
             )
             raise Unusable
@@ -289,7 +289,7 @@ class Contract:
             (cause,) = failed
             self.findings.should(
                 "single",
-                f"The same process cannot have a second environment. {cause.what}",
+                f"A second environment in the same process fails. {cause.what}",
                 "Actors must have one environment each (ENVS_PER_ACTOR 1).",
                 "Let each environment have its own simulator, port and files.",
             )
@@ -311,7 +311,7 @@ class Contract:
                 "shared",
                 "The same seed and actions give another episode while a second environment in the "
                 "same process plays.",
-                "An actor has several, so each may get what the others' actions caused.",
+                "An actor has several environments: actions in one may change the others.",
                 "Keep state in self, not in the class, in modules or in a library's only instance; "
                 "draw randomness from self.np_random.",
             )
@@ -376,8 +376,8 @@ class Contract:
                 "autoreset",
                 "The last observation of an episode is the first of the next: the environment "
                 "seems to reset itself.",
-                "At a time limit, agents learn from the last observation, which is lost. Resets "
-                "happen twice.",
+                "Agents cannot learn from the last observation before a time limit, since it is "
+                "lost. Every reset happens twice.",
                 "Return the last observation, and leave reset() to the caller (no autoreset "
                 "wrapper).",
             )

@@ -138,8 +138,8 @@ def judge(cost: Cost, findings: Findings) -> None:
             "slow_reset",
             f"Resets take {cost.reset_share:.0%} of the time, {cost.reset_s * 1e3:,.1f} ms each.",
             "Actors step less than half as often as they could; the others of a batch wait.",
-            "Load and build once, in the constructor; reset only the state. For random actions "
-            "episodes may also be shorter than later.",
+            "Load and build once, in the constructor; reset only the state. Episodes with random "
+            "actions may also be shorter than a trained agent's.",
         )
     if cost.cores > 1.5:
         findings.should(

@@ -70,7 +70,7 @@ class GoalCheck:
                 if np.allclose(batch, single, rtol=1e-4, atol=1e-6):
                     return
                 what = (
-                    "compute_reward returns other rewards for arrays of goals than for single ones."
+                    "compute_reward returns different rewards for arrays of goals and single goals."
                 )
         self._findings.must(
             "goal_batch",

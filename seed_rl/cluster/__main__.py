@@ -51,8 +51,8 @@ them).
                         and in which actors look it up each time they start (if the
                         learner has SEED_RL_ADDRESS, it writes that). Several learners each have a
                         file: FILE, FILE-1, ...
-  SEED_RL_START         with it, for several learners: a text that they share and that differs at
-                        each start, so that none uses an address from an earlier start
+  SEED_RL_START         with SEED_RL_ADDRESS_FILE and several learners: a string shared by all of
+                        them and different at each start, so that none uses an old address
   SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
   SEED_RL_PROXY         path of a Unix socket, for learner and proxy: the learner listens there, and
                         the proxy (HAProxy, which asks actors for certificates) where actors connect
@@ -174,7 +174,7 @@ def _meet(role: Role, count: int, addresses: str | None, environment: Mapping[st
     proxied = environment.get("SEED_RL_PROXY") or role.kind == roles.PROXY
     if count > 1 and (proxied or (learner and not start)):
         raise UserError(
-            f"{count} learners with SEED_RL_ADDRESS_FILE need SEED_RL_START, a text that differs "
+            f"{count} learners with SEED_RL_ADDRESS_FILE need SEED_RL_START, a string that differs "
             "at each start, and cannot use a proxy. Alternatively, list all of their addresses "
             "in SEED_RL_ADDRESS."
         )

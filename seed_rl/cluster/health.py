@@ -58,7 +58,7 @@ def check(address: str, authority: pathlib.Path | None = None, name: str | None 
             reason = diagnosis.why_unreachable(address, options, name) or error.details()
             raise UserError(f"The learner does not answer at {address}: {reason}") from None
     if answer != _SERVING:
-        raise UserError(f"The server at {address} does not serve.")
+        raise UserError(f"The server at {address} reports that it is not serving.")
 
 
 def check_own(environment: Mapping[str, str]) -> None:

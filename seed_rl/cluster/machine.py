@@ -91,7 +91,7 @@ class Machine:
         if actor_is_final(code):
             return code
         if code == ExitCode.NO_LEARNER:  # It may yet come; only the engine gives up.
-            say(f"actor {index} has not found the learner; starting it again")
+            say(f"actor {index} did not find the learner; starting the actor again")
             self._due[index] = self._clock() + _TICK_S
             return 0
         record = self._records.setdefault(index, CrashRecord(RestartPolicy()))

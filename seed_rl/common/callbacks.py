@@ -63,7 +63,7 @@ class Run:
     Attributes:
       logdir: its directory, absolute.
       options: all its options by name.
-      stopped: the reason of the first `stop`.
+      stopped: the reason given to the first `stop`; None before it.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Callback:
 
     The learner calls the methods between training steps and waits for them: their seconds are the
     metric `speed/callbacks/NAME_s`. An exception ends the run: the learner saves a checkpoint,
-    calls `on_end`, and raises it again.
+    calls `on_end`, and raises it again. An exception in `on_start` ends the run before training:
+    nothing is saved, and only callbacks whose `on_start` has returned get `on_end`.
 
     Attributes:
       run: set before `on_start`.

@@ -42,10 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seed-rl conformance",
         usage="%(prog)s [FLAGS] [-- COMMAND ...]",
-        description="Checks a client, started by COMMAND with the flags of an actor appended: an "
-        "actor for CartPole-v1, or with --observations and --actions for another environment, in "
-        "any language (docs/wire_actor.md). Without COMMAND, prints an address, waits for a client "
-        "that you start, and leaves out the checks of exit codes.",
+        description="Checks a client in any language (docs/wire_actor.md). COMMAND starts it; an "
+        "actor's flags are appended. Its environment is CartPole-v1, or what --observations and "
+        "--actions describe. Without COMMAND, prints an address, waits for a client that you "
+        "start, and leaves out the checks of exit codes.",
     )
     parser.add_argument(
         "--observations",
@@ -57,13 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--server_address", default="localhost:0", help="where to listen")
     parser.add_argument(
         "--client_address",
-        help="address for the client, of a proxy in front of the server (default: none)",
+        help="address that the client connects to, if a proxy is in front of the server",
     )
     parser.add_argument(
-        "--patience_s", type=float, default=30.0, help="seconds to wait for a reaction"
+        "--patience_s", type=float, default=30.0, help="seconds to wait for the client's reaction"
     )
     parser.add_argument(
-        "--slow_s", type=float, default=5.0, help="seconds that the slow answer takes"
+        "--slow_s", type=float, default=5.0, help="delay in seconds of the deliberately slow answer"
     )
     parser.add_argument("--tls_certificate", help="PEM file; turns on TLS")
     parser.add_argument("--tls_key", help="PEM file")

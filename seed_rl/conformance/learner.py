@@ -149,7 +149,7 @@ class Learner:
         time.sleep(self.pause_s)
         self.pause_s = 0.0
         if not self._failing.isdisjoint(run_ids.tolist()):
-            raise RuntimeError("This call fails, as part of the test.")
+            raise RuntimeError("This call fails on purpose, as part of the test.")
         *leaves, raw_rewards, successes = inputs
         outputs = nest.pack_sequence_as(self._specs.env_output, leaves)
         if _OTHER_LIFE in run_ids:

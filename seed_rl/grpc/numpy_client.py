@@ -147,7 +147,7 @@ class Client:
             )
         hints: dict[int, str] = {
             StatusCode.UNAUTHENTICATED: "give this client the server's token",
-            StatusCode.UNIMPLEMENTED: f"{self._address} is another kind of gRPC server",
+            StatusCode.UNIMPLEMENTED: f"the gRPC server at {self._address} is not SEED RL's",
         }
         return CallError(code, f"{why}; {hints[code]}" if code in hints else why)
 

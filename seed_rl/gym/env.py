@@ -58,10 +58,10 @@ class GymConfig(Checked):
         "Height and width to which images are resized: 72,96, or 84 for both. Default: no change.",
         minimum=1,
     )
-    grayscale: bool = option(False, "Whether images in colour become grey.")
+    grayscale: bool = option(False, "Whether to convert colour images to greyscale.")
     frame_stack: int = option(
         1,
-        "Latest observations that the agent sees at once, for vectors; zeros before an episode. "
+        "Latest observations stacked for the agent, for vectors; zeros before an episode. "
         "For images: --stack_size, which stacks in the learner.",
         minimum=1,
     )

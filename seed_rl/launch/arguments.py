@@ -26,7 +26,7 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   GAME            family of environments, one of: {games}
   AGENT           {agents}
   PROGRAM.py      a program of your own (docs/custom_environments.md); AGENT: if it has several
-  ACTORS          number of actor processes; of clients, if the GAME is external (docs/clients.md)
+  ACTORS          number of actor processes, or of clients if GAME is external (docs/clients.md)
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
 Run flags:
@@ -48,11 +48,12 @@ NEW_RUN_FLAGS = """\
 RUN_FLAGS = """\
   --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
                            socket)
-  --expose[=[HOST:]PORT]   let actors on other machines take part: HAProxy listens there (default:
-                           port 8686) and admits clients that present a certificate
+  --expose[=[HOST:]PORT]   accept actors from other machines: HAProxy listens at this address
+                           (default: port 8686) and admits clients that present a certificate
                            (docs/security.md)
-  --remote_actors=N        additional actors, which you start yourself, numbered from ACTORS; they
-                           connect to --expose or --server_address
+  --remote_actors=N        additional actors, which you start yourself: the first with --task=ACTORS
+                           (the number of local actors); they connect to --expose or
+                           --server_address
   --secrets=DIR            with --expose: directory from scripts/make_secrets.sh (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)

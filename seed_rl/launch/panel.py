@@ -60,12 +60,12 @@ class Status:
         if self.doing:
             return self.doing
         if self.progress is None:
-            return "starting: the learner loads"
+            return "starting: loading the learner"
         if self.progress.phase != "starting":
             return self.progress.phase
         if not self.progress.mean_inference_batch:
-            return "starting: waits for actors"
-        return "starting: gathers experience, and compiles the training step"
+            return "starting: waiting for actors"
+        return "starting: collecting experience and compiling the training step"
 
 
 class Panel(Protocol[S_contra]):

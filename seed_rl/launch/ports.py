@@ -27,7 +27,7 @@ def free_port(host: str = "localhost", apart: int = 0) -> int:
     for port in random.SystemRandom().sample(_PORTS, _ATTEMPTS):  # Seeds may be equal elsewhere.
         if is_free(port + apart, host) and is_free(port, host):
             return port
-    raise OSError(f"{_ATTEMPTS} ports of {host} are in use.")
+    raise OSError(f"No free port on {host}: {_ATTEMPTS} random ones are in use.")
 
 
 def is_free(port: int, host: str = "localhost") -> bool:

@@ -23,9 +23,9 @@ USAGE = "usage: seed-rl stop [LOGDIR]   (or ./stop_local.sh [LOGDIR])"
 _HELP = f"""\
 {USAGE}
 
-Stops a run started by ./run_local.sh; the run saves a checkpoint first.
+Stops a run or study on this machine, which saves its checkpoints first.
 
-  LOGDIR  the run's directory (default: the only active run in runs/ or a folder of it)
+  LOGDIR  the run's directory (default: the only active run in runs/*/ or runs/*/*/)
 """
 _PATIENCE_S = 330.0  # Longer than the supervisor waits for the learner.
 

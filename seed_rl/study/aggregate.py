@@ -365,7 +365,7 @@ def update_page(page: Path, sections: Mapping[str, str]) -> None:
                 )
         files.write_atomically(page, text)
         if "overview" not in sections and "<!-- overview -->" in text:
-            print(f"note: the overview in {page} needs all of its studies; it is as it was.")
+            print(f"note: the overview in {page} needs all of its studies; it was not updated.")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"Cannot update {page}: {reason}.") from error

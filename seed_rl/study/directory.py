@@ -190,7 +190,9 @@ class Study:
         for (number, _), row in self.recorded.items():
             if number >= (most := self.spec.configurations):
                 raise UserError(
-                    f"{self.path / RESULTS} has configuration {number}; the study has {most}."
+                    f"{self.path / RESULTS} has configuration {number}, but the spec has only "
+                    f'{most}. Raise its "configurations", or choose another directory with '
+                    "--logdir=DIR."
                 )
             while len(drawn := self.trials.configurations()) <= number:
                 self.trials.ask()

@@ -72,12 +72,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("spec", metavar="SPEC.json", help="what to sample, see docs/studies.md")
     parser.add_argument(
-        "--logdir", "--directory", help="for runs and results (default: runs/study-SPEC)"
+        "--logdir", "--directory", help="directory of runs and results (default: runs/study-SPEC)"
     )
     parser.add_argument("--parallel", type=_count, default=1, help="runs at a time (default: 1)")
     parser.add_argument("--retry_failed", action="store_true", help="resume failed runs, too")
     parser.add_argument(
-        "--results_only", action="store_true", help="write table and plots of what is done so far"
+        "--results_only",
+        action="store_true",
+        help="run nothing; write the results of finished runs",
     )
     return parser
 

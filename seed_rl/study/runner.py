@@ -262,7 +262,9 @@ class Runner:
             if code not in _STOPPED:
                 self._panel.say(f"error: {run.name}: {_reason(process, code)}")
         elif code == 0:
-            self._panel.say(f"{run.name} was stopped by someone else; it will resume next time")
+            self._panel.say(
+                f"{run.name} was stopped from outside this study; the next start resumes it"
+            )
         else:
             self._fail(run, _reason(process, code))
 
@@ -299,7 +301,7 @@ class Runner:
         for run in [run for run in first if not run.trained]:  # Those only need their score.
             self._report(run)
             if self._study.trials.prune(run.configuration.number):
-                self._panel.say(f"configuration {run.configuration.number} is pruned")
+                self._panel.say(f"pruning configuration {run.configuration.number}")
                 running = [r for r in self._running if r.configuration is run.configuration]
                 self._stopping.update(running)
                 self._interrupt(running)

@@ -127,3 +127,23 @@ def test_missing_opencv_names_the_command(monkeypatch: Any) -> None:
     env = AtariPreprocessing(Game())
     with pytest.raises(UserError, match="-m pip install ale-py opencv-python-headless"):
         env.reset()
+
+
+def test_no_lives_left_is_not_a_new_life():
+    """Some games show zero lives for some frames before they are over."""
+
+    class Lingering(Game):
+        def lives(self) -> int:
+            return 1 if self.frame < 4 else 0
+
+    env = AtariPreprocessing(Lingering(length=8), frame_skip=4, episodic_life=True)
+    env.reset()
+    assert env.step(0)[4]["learning_episode_over"] is False
+    assert env.step(0)[2]
+
+
+def test_a_game_that_ends_at_the_limit_is_not_truncated():
+    env = AtariPreprocessing(Game(length=8), frame_skip=4, max_episode_frames=8)
+    env.reset()
+    assert env.step(0)[2:4] == (False, False)
+    assert env.step(0)[2:4] == (True, False)

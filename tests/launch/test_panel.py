@@ -108,5 +108,10 @@ def test_a_starting_run_says_what_it_waits_for() -> None:
     played = dataclasses.replace(report, mean_inference_batch=2.0)
     trained = dataclasses.replace(played, phase="training")
     phases = [Status(progress, 1, 1).phase for progress in (None, report, played, trained)]
-    assert [phase.rpartition(" ")[2] for phase in phases] == ["loads", "actors", "step", "training"]
+    assert [phase.rpartition(" ")[2] for phase in phases] == [
+        "learner",
+        "actors",
+        "step",
+        "training",
+    ]
     assert Status(None, 1, 1, "stopping").phase == "stopping"

@@ -133,7 +133,7 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     study.spec |= {"configurations": 1, "evaluation_episodes": 2}
     assert study.run() == 0, study.text()
     (row,) = study.rows()
-    assert row["status"] == "trained" and "it will resume next time" in study.text()
+    assert row["status"] == "trained" and "the next start resumes it" in study.text()
     assert study.run() == 0
     (row,) = study.rows()
     assert row["status"] == "done" and row["evaluation_episodes"] == "2"

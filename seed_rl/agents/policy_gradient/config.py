@@ -33,11 +33,11 @@ class MinibatchSettings(Checked):
         "epoch.",
         choices=BATCH_MODES,
     )
-    epochs_per_step: int = option(1, "How often a training step goes through its batch.", minimum=1)
+    epochs_per_step: int = option(1, "Passes over the batch in each training step.", minimum=1)
     batches_per_step: int = option(
         1,
-        "Minibatches, each for one gradient step, into which a batch is divided. 0: the number "
-        "of minibatches of batch_size unrolls, given one unroll of each training environment.",
+        "Minibatches per batch, one gradient step each. 0: as many as give minibatches of "
+        "batch_size unrolls, with one unroll per training environment in the batch.",
         minimum=0,
     )
 
@@ -130,7 +130,11 @@ class LossConfig(RewardConfig):
     gae_lambda: float = option(
         0.95, "Lambda of the advantages, by GAE or V-trace.", minimum=0.0, maximum=1.0
     )
-    clip_range: float = option(0.2, "PPO: bound of the probability ratio.", minimum=0.0)
+    clip_range: float = option(
+        0.2,
+        "PPO: epsilon; the probability ratio is clipped to [1 / (1 + epsilon), 1 + epsilon].",
+        minimum=0.0,
+    )
     normalize_advantages: bool = option(
         True, "PPO: whether advantages are normalized over each minibatch."
     )
@@ -139,8 +143,8 @@ class LossConfig(RewardConfig):
     )
     value_clip_range: float | None = option(
         None,
-        "Values are not trained further away than this from those predicted when acting, as in "
-        "PPO implementations. Default: no bound.",
+        "Value clipping, as in PPO implementations: values are trained at most this far away from "
+        "those predicted when acting. Default: no clipping.",
         minimum=0.0,
     )
     entropy_cost: float = option(0.0, "Weight of the entropy bonus.", minimum=0.0)

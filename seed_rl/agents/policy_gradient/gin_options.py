@@ -74,8 +74,8 @@ class Settled(NamedTuple):
     """The result of `settle`.
 
     Attributes:
-      bound: the parameters that each option has set or, if the user gave it, found set to its
-        value.
+      bound: by option, the parameters that it has set, or that the config already had at the
+        value that the user gave.
       instead: by option of loss and optimizer, the gin config's value where it differs.
       chosen: options that the user has given.
     """

@@ -205,7 +205,7 @@ def unroll_losses(td: TDErrors) -> tf.Tensor:
 
 
 def priorities(td: TDErrors, eta: float = 0.9) -> tf.Tensor:
-    """Eta max|error| + (1 - eta) mean|error| over unmasked steps, <float32>[batch]."""
+    """Of unrolls: eta max|error| + (1 - eta) mean|error| over unmasked steps, <float32>[batch]."""
     sizes = tf.stop_gradient(tf.abs(td.errors))
     mean = tf.math.divide_no_nan(tf.reduce_sum(sizes, axis=0), tf.reduce_sum(td.mask, axis=0))
     return eta * tf.reduce_max(sizes, axis=0) + (1.0 - eta) * mean

@@ -182,7 +182,8 @@ def implied_divergence(pi: Distribution, mu: Distribution, max_weight: float) ->
       max_weight: rho-bar.
 
     Returns:
-      Infinite or NaN where pi may do what mu never does. No gradient flows.
+      <float32>[time, batch]; infinite or NaN where pi allows an action that mu never takes. No
+      gradient flows.
     """
     if type(pi) is Categorical and type(mu) is Categorical:  # Subclasses have several choices.
         log_pi, log_mu = tf.nn.log_softmax(pi.logits), tf.nn.log_softmax(mu.logits)

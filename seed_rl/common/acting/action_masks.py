@@ -71,7 +71,7 @@ def without_mask(observation: Any) -> Any:
 
 
 def with_mask(seen: Any, observation: Any) -> Any:
-    """`observation` with `seen` in place of what `without_mask` returns of it."""
+    """Inverse of `without_mask`: `observation`, with everything but the mask taken from `seen`."""
     if not isinstance(observation, Mapping) or KEY not in observation:
         return seen
     names = [name for name in observation if name != KEY]

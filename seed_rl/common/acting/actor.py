@@ -159,7 +159,8 @@ def run_actor(environments: Environments, config: ActorConfig) -> bool:
         actor.close()
         if not ended.wait(_STOP_GRACE_S):
             logging.error(
-                "Actor %d: a step, or connecting, does not return; exiting anyway.", config.task
+                "Actor %d: a step or a connection attempt does not return; exiting anyway.",
+                config.task,
             )
             os._exit(config.stopped_exit_code)
 

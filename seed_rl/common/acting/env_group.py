@@ -131,7 +131,8 @@ def env_groups(
     """
     if len(env_ids) % num_groups:
         raise UserError(
-            f"--env_groups={num_groups} does not divide --env_batch_size={len(env_ids)}."
+            f"--env_groups={num_groups} does not divide --env_batch_size={len(env_ids)}; choose a "
+            "divisor."
         )
     with contextlib.ExitStack() as stack:
         groups = []

@@ -58,7 +58,9 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
     """
     function = client.functions.get("inference")
     if function is None:
-        raise UserError("The server is not a learner: it has no function 'inference'.")
+        raise UserError(
+            "The server is not a learner: it has no function 'inference'. Check --server_address."
+        )
     status = client.describe().get("status", {})
     check(env_config, status.get(ENVIRONMENT))
     try:
@@ -68,7 +70,8 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
         )
     except (IndexError, AttributeError, TypeError):
         raise UserError(
-            "The server is not a learner: its 'inference' takes different arguments."
+            "The server's 'inference' takes other arguments than a learner's. Check "
+            "--server_address, and install the same version on both sides."
         ) from None
     if (asked := len(function.arguments)) > _SENT:
         raise UserError(

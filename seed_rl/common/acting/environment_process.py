@@ -172,7 +172,10 @@ class EnvironmentProcess:
         if code > 0:
             raise SystemExit(code)
         if code == 0:
-            raise UserError("The program ended without creating an environment.")
+            raise UserError(
+                "The program ended without creating an environment. End it with a call to an "
+                "agent's program.main(FAMILY, ...) (docs/custom_environments.md)."
+            )
         name = signal.Signals(-code).name
         advice = (
             " Drawing without a GPU crashes in a process that has imported TensorFlow: import it "

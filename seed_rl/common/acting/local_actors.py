@@ -108,7 +108,8 @@ class LocalActors:
                 actor.kill()
                 if not actor.join(1.0):
                     logging.error(
-                        "Actor %d: an environment does not return; its thread is left behind.", task
+                        "Actor %d: an environment call does not return; its thread keeps running.",
+                        task,
                     )
 
     def kill(self) -> None:

@@ -69,9 +69,9 @@ class LearnerConfig(Checked):
     checkpoints_to_keep: int = option(3, "Number of recent checkpoints to keep.", minimum=1)
     keep_best: bool = option(
         False,
-        "Whether to keep a checkpoint of the best agent in LOGDIR/best: by the mean return of the "
-        "newest episodes of each evaluation environment, at least 20 in all, or of each training "
-        "environment, at least 100 in all, without --num_eval_envs.",
+        "Whether to keep a checkpoint of the best agent in LOGDIR/best, judged by the mean return "
+        "of the newest episodes: at least 20, equally many from each evaluation environment; "
+        "without --num_eval_envs, at least 100, equally many from each training environment.",
     )
     stop_at_return: float | None = option(
         None,

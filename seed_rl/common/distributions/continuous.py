@@ -261,7 +261,7 @@ def safe_exp(x: tf.Tensor) -> tf.Tensor:
 
 
 def safe_exp_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
-    """Std = exp(parameter), shifted so that parameter 0 maps to `std_for_zero_param`.
+    """A function: std = exp(parameter), shifted so that 0 maps to `std_for_zero_param`.
 
     Args:
       std_for_zero_param: standard deviation at parameter 0.

@@ -148,7 +148,7 @@ def _limit_threads(config: DeviceConfig) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(config.training_threads)
     except RuntimeError:  # A notebook has already used TensorFlow; the number of threads is fixed.
         logging.warning(
-            "training_threads=%d has no effect: TensorFlow already runs in this process.",
+            "training_threads=%d has no effect: TensorFlow is already initialized in this process.",
             config.training_threads,
         )
 
@@ -158,7 +158,10 @@ def _hide_gpus() -> None:
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:  # A program that has used TensorFlow.
-        logging.warning("TensorFlow already runs: GPUs stay visible to it, though none is named.")
+        logging.warning(
+            "TensorFlow is already initialized, so GPUs cannot be hidden from it, although no "
+            "device option names one."
+        )
 
 
 def _grow_gpu_memory() -> None:
@@ -167,7 +170,9 @@ def _grow_gpu_memory() -> None:
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
         except (RuntimeError, ValueError):  # The program has already used or divided the GPU.
-            logging.warning("TensorFlow already runs: it keeps its share of %s.", gpu.name)
+            logging.warning(
+                "TensorFlow is already initialized: it keeps the memory settings of %s.", gpu.name
+            )
 
 
 def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -151,7 +151,7 @@ class TrainingJob:
         """
         if _play_request(self.run):
             raise UserError(
-                "This program calls `train`, which cannot play; call `execute` instead."
+                "This program calls `job.train()`, which cannot play. Call `job.execute()` instead."
             )
         if self.algorithm.start_frames is not None:
             raise UserError(

@@ -465,7 +465,9 @@ def _writable_directory(path: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"Cannot create --logdir={path}: {error.strerror}.") from None
+        raise UserError(
+            f"Cannot create --logdir={path}: {error.strerror}; choose another directory."
+        ) from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UserError(
             f"Cannot write to --logdir={path}; choose another directory or change its permissions."

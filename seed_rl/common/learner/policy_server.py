@@ -113,7 +113,7 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
                 reported = now
                 silence = inference.store.silence()
                 playing = np.count_nonzero(silence < _REPORT_S)
-                news = f"{playing} environments play; {score}; {weights}{score.missing(silence)}"
+                news = f"{playing} active environments; {score}; {weights}{score.missing(silence)}"
                 print(news, file=sys.stderr)
         inference.store.close(done=score.complete)
         if score.complete:

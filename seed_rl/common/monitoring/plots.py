@@ -455,11 +455,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seed-rl plot",
         description="Draws learning curves: the mean over seeds, with a 95 % interval from five "
-        "seeds on. Runs that differ only in the seed are one curve, labelled by its "
-        "differences from the others.",
+        "seeds on. Runs that differ only in the seed form one curve, labelled with the options "
+        "that set it apart from the others.",
     )
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="logdir of a run, or folder of runs, as of a study"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="logdir of a run, or a folder of runs, such as a study",
     )
     parser.add_argument(
         "--out", type=files.expanded, default="curve.png", help="file to write: .png, .svg or .pdf"
@@ -477,7 +480,7 @@ def _parser() -> argparse.ArgumentParser:
         "--tensorboard",
         type=files.expanded,
         metavar="DIR",
-        help="write the curves there, for TensorBoard",
+        help="also write the curves to DIR, for TensorBoard",
     )
     return parser
 

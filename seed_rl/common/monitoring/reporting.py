@@ -78,12 +78,12 @@ class FailingCalls:
         elif stats["errors"] > self._errors and now - self._succeeded > SILENCE_S:
             self._error = stats["last_error"]
             if now - self._logged > _LOG_PERIOD_S:
-                logging.warning("No call of the actors succeeds: %s", self._error)
+                logging.warning("All calls from actors fail: %s", self._error)
                 self._logged = now
 
     def warning(self) -> str | None:
         """A warning while there are only errors."""
-        return None if self._error is None else f"no call of the actors succeeds: {self._error}"
+        return None if self._error is None else f"all calls from actors fail: {self._error}"
 
 
 class SilentEnvironments:

@@ -249,7 +249,9 @@ def _check_fields(saved: Any, wanted: list[dict[str, Any]], directory: Path) -> 
         return
     differing = next((pair for pair in zip(saved, wanted, strict=False) if pair[0] != pair[1]), "")
     detail = f": {differing[0]} there, {differing[1]} here" if differing else ""
-    raise ReplayCheckpointError(f"{directory} holds other unrolls than this run{detail}")
+    raise ReplayCheckpointError(
+        f"{directory} holds unrolls of another format than this run's{detail}"
+    )
 
 
 def _encode(segment: Segment) -> list[memoryview]:

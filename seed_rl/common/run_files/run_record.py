@@ -134,7 +134,7 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     if PROGRAM not in record:
         raise UserError(
             "config.json does not record the start command of this run: it was not started by a "
-            "program with flags. Step its agent with seed_rl.experiment.load_policy."
+            "program with flags. Load its policy with seed_rl.experiment.load_policy."
         )
     name = str(record[PROGRAM])
     given = record.get(ARGUMENTS)

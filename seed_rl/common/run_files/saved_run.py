@@ -98,9 +98,9 @@ def network_refusal(logdir: str | os.PathLike[str], differing: Collection[str]) 
       differing: the options of the network that differ, each with both values.
     """
     return (
-        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights mean "
-        f"something else even where they fit: change that back to continue. {START_OVER} "
-        f"{_start_from(logdir)}"
+        f"{logdir} contains a run with another network: {'; '.join(differing)}. Even where its "
+        "weights fit, this network would compute something else from them. Change the options back "
+        f"to continue. {START_OVER} {_start_from(logdir)}"
     )
 
 

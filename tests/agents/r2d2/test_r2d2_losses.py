@@ -345,3 +345,20 @@ def test_losses_as_existing_programs_call_them():
     np.testing.assert_allclose(loss, losses.unroll_losses(td))
     np.testing.assert_allclose(priorities, losses.priorities(td))
     assert loss.shape == priorities.shape == [batch]
+
+
+def test_the_target_network_is_not_told_that_it_trains():
+    """Guards networks that collect statistics while they train."""
+    told = []
+
+    class Network(tf.Module):
+        def __call__(self, prev_actions, env_outputs, state, unroll=False, is_training=False):
+            told.append((self, is_training))
+            return AgentOutput(None, tf.zeros([*prev_actions.shape, 2])), state
+
+    zeros, no, actions = tf.zeros([4, 1]), tf.zeros([4, 1], tf.bool), tf.zeros([4, 1], tf.int32)
+    env_outputs = EnvOutput(zeros, no, zeros, no, actions)
+    training, target, config = Network(), Network(), R2D2Config(burn_in=1, n_steps=1)
+    losses.replay_errors(config, training, target, (), actions, env_outputs, actions)
+    assert [flag for network, flag in told if network is target] == [False]
+    assert all(flag for network, flag in told if network is training)

@@ -67,3 +67,15 @@ def test_advantages_have_mean_zero():
     np.testing.assert_allclose(
         shifted - after, np.broadcast_to([2, -1, -1], after.shape), atol=1e-4
     )
+
+
+def test_large_rewards_do_not_saturate_the_lstm():
+    network = create_network(SPACES["vector"], 3, CONFIG)
+    actions, env_outputs = random_steps(SPACES["vector"], 1, 1)
+
+    def q_values(reward):
+        outputs = env_outputs._replace(reward=tf.constant([[reward]]))
+        return network(actions, outputs, network.initial_state(1), unroll=True)[0].q_values.numpy()
+
+    assert np.abs(q_values(1.0) - q_values(0.0)).max() > 0
+    np.testing.assert_allclose(q_values(20.0), q_values(30.0), rtol=1e-6)

@@ -9,6 +9,7 @@ from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.returns.vtrace import from_importance_weights
@@ -143,3 +144,17 @@ def test_without_it_there_is_nothing_to_train_or_save():
     algorithm = make()
     assert list(algorithm.checkpointables()) == ["entropy_cost"]
     assert len(algorithm.trainable_variables()) == 2
+
+
+def test_statistics_are_of_trusted_steps(monkeypatch):
+    """Guards the scale of values against replayed steps outside of the trust region."""
+    seen = []
+    update = PopArt.update_normalization_statistics
+    monkeypatch.setattr(
+        PopArt,
+        "update_normalization_statistics",
+        lambda self, data: (seen.append(data.numpy()), update(self, data)),
+    )
+    trusted = float(make(popart=True, trust_region=0.01).loss(walk()).metrics["policy/trusted"])
+    assert 0.1 < trusted < 0.9
+    assert np.isfinite(seen[0]).mean() == pytest.approx(trusted)

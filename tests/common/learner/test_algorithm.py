@@ -139,7 +139,7 @@ def test_a_program_without_actors_still_has_an_environment(job, monkeypatch):
 def test_a_program_that_only_trains_is_not_played():
     """Guards the saved run, which would continue with a replay of one unroll."""
     nothing = dict.fromkeys(field.name for field in dataclasses.fields(TrainingJob))
-    with pytest.raises(UserError, match="`execute`"):
+    with pytest.raises(UserError, match=r"`job.execute\(\)`"):
         TrainingJob(**{**nothing, "learners": 1, "run": RunConfig(play_request="{}")}).train()
 
 

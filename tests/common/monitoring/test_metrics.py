@@ -240,3 +240,12 @@ def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplo
         statistics.close()
     assert statistics.recent_return == 1
     assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1
+
+
+def test_an_agent_is_judged_by_a_hundred_episodes_at_least():
+    """Three environments have 34 each: 33 would be 99 in all."""
+    statistics = EpisodeStatistics(num_training_envs=3)
+    for number in range(34):
+        assert statistics.judged_return(False) is None, number
+        statistics.add(episodes(*[(1, 0, 0, env) for env in range(3)]))
+    assert statistics.judged_return(False) == 0.0

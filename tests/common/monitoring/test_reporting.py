@@ -92,9 +92,9 @@ def test_calls_that_all_fail_are_reported(caplog):
         now[0] = float(seconds)
         calls = answered + errors
         failing.update(stats(calls, calls, calls, 0, 0, answered, errors, "no copy"))
-        expected = "no call of the actors succeeds: no copy" if fails else None
+        expected = "all calls from actors fail: no copy" if fails else None
         assert failing.warning() == expected, seconds
-    assert caplog.messages == 2 * ["No call of the actors succeeds: no copy"]  # Once a minute.
+    assert caplog.messages == 2 * ["All calls from actors fail: no copy"]  # Once a minute.
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_the_reason_is_shown_before_the_first_training_step(tmp_path, impatient)
     first = progress.read(tmp_path)
     wait_until(lambda: progress.read(tmp_path).time > first.time)  # No batch has run since.
     for state in (first, progress.read(tmp_path)):
-        assert state.warning == "no call of the actors succeeds: no copy"
+        assert state.warning == "all calls from actors fail: no copy"
         assert (state.phase, state.mean_inference_batch) == ("starting", 3)
 
 
@@ -123,7 +123,7 @@ def test_training_steps_show_it_too_but_the_end_is_no_failure(tmp_path, impatien
     report(impatient, 0)
     assert progress.read(tmp_path).warning is None
     report(impatient, 0)  # The phase is training again.
-    assert progress.read(tmp_path).warning == "no call of the actors succeeds: no copy"
+    assert progress.read(tmp_path).warning == "all calls from actors fail: no copy"
     assert progress.read(tmp_path).mean_inference_batch == 3  # Though none ran in between.
 
 

@@ -139,3 +139,12 @@ def test_refuses_settings_that_would_deadlock(bad: tuple) -> None:
     """Guards against a limiter that lets nothing through."""
     with pytest.raises(ValueError):
         RateLimiter(*bad)
+
+
+@pytest.mark.parametrize("saved", [400, -400])
+def test_the_surplus_of_a_resumed_run_keeps_to_its_slack(saved):
+    """Guards a run resumed with less slack: one side would wait until the past is caught up."""
+    limiter = Impatient(1.0, min_size=1, slack=8)
+    state = {"inserted": 101, "sampled": 0, "counted_inserts": 100, "surplus": saved}
+    limiter.restore(state, size=101)
+    assert limiter.stats["surplus"] == (8 if saved > 0 else -8)

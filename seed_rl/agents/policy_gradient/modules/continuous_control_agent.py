@@ -29,7 +29,7 @@ State = tuple[tuple[LSTMState, ...], ...]
 
 @gin.configurable
 def swish(input_activation: tf.Tensor) -> tf.Tensor:
-    """X * sigmoid(x) (Ramachandran et al. 2017)."""
+    """Swish, x * sigmoid(x), of <float32>[...] (Ramachandran et al. 2017)."""
     return tf.nn.silu(input_activation)
 
 

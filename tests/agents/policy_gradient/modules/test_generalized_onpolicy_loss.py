@@ -269,3 +269,22 @@ def test_init_reaches_all_parts():
     loss.init()
     assert [v is coefficient.parameter for v in loss.multipliers()] == [True]
     assert np.isfinite(loss(*arguments(env_outputs, behaviour)))
+
+
+def test_values_are_clipped_in_the_units_of_today():
+    """With PopArt, values predicted when acting are converted to today's scale and shift."""
+    agent, env_outputs, behaviour = random_batch(0)
+    popart = PopArt(EMAMeanStd())
+    popart.init()
+    popart.scale.assign(2.0)
+    popart.shift.assign(0.5)
+    targets = advantages = np.random.default_rng(1).normal(size=(12, 5)).astype(np.float32)
+    results = []
+    for normalizer, factor, shift in ((popart, 1.0, 0.0), (None, 2.0, 0.5)):
+        acted = behaviour.baseline * np.float32(factor) + np.float32(shift)
+        args = arguments(env_outputs, behaviour._replace(baseline=acted))
+        short = tf.nest.map_structure(lambda tensor: tensor[:-1], args)
+        table = TableAgent(agent.policy_logits[:-1], agent.baseline[:-1] * factor + shift)
+        loss = make_loss(table, reward_normalizer=normalizer, value_ppo_style_clip_eps=0.3)
+        results.append(float(loss(*short, targets, advantages)))
+    assert results[0] == pytest.approx(results[1], rel=1e-5)

@@ -115,9 +115,9 @@ TRUNCATED = {"done": True, "abandoned": True}
         (rows({}, {"episode_step": 1, "observation": {"x": np.array([2e9, 0])}}), "must be finite"),
         (
             rows({}, {**TRUNCATED, "reward": 1.0}),
-            "reward of the call after the last step of a trunc",
+            "a truncation takes two calls",
         ),
-        (rows({}, {**TRUNCATED, "done": False}), "done of the call after the last step"),
+        (rows({}, {**TRUNCATED, "done": False}), "a truncation takes two calls"),
         (
             rows({}, {"done": True}, TRUNCATED),
             "last observation of a truncated episode was not reported",

@@ -80,6 +80,12 @@ class Environment:
         del action  # Its effect is up to the environment.
         if row.abandoned:
             self.abandoned += 1
+            if not row.done or row.reward != 0:
+                raise Violation(
+                    f"{self.name}: a truncation takes two calls: the last observation with its "
+                    "reward and without done; then the next episode's first with done, abandoned "
+                    "and reward 0 (docs/wire_actor.md, Episodes)"
+                )
             expected = self.first(row)._replace(done=True, abandoned=True, success=row.success)
             self.expect("the call after the last step of a truncated episode", row, expected)
             # Not `last.done`: a part of a game may end with it.

@@ -33,7 +33,11 @@ def test_another_environment_is_refused_with_both_values_and_the_ways_out(tmp_pa
     assert "--game was Pong, is now Breakout" in message
     assert "--levels was 1,2, is now 3" in message
     assert "--kwargs was none, is now {}" in message
-    for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
+    for way_out in (
+        "train anew with another --logdir",
+        "--restart=fresh",
+        f"--init_checkpoint={tmp_path}",
+    ):
         assert way_out in message
 
 
@@ -44,7 +48,11 @@ def test_another_network_is_refused_even_where_its_weights_fit(tmp_path):
     assert saved_run.refusal(tmp_path, {}, now, network) is None
     message = saved_run.refusal(tmp_path, {}, {**now, "mlp_activation": "relu"}, network)
     assert "--mlp_activation was tanh, is now relu" in message and "learning_rate" not in message
-    for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
+    for way_out in (
+        "train anew with another --logdir",
+        "--restart=fresh",
+        f"--init_checkpoint={tmp_path}",
+    ):
         assert way_out in message
 
 
